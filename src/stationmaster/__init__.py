@@ -1,0 +1,1 @@
+"""Stationmaster: custody, one run and proof for work handed to coding agents."""

@@ -1,0 +1,1 @@
+"""Drivers of coding agents and the isolation they run in."""

@@ -1,0 +1,1 @@
+"""What arrived from outside, once each."""

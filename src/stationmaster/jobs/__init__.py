@@ -1,0 +1,1 @@
+"""Runs of agents and the events they produced."""

@@ -1,0 +1,1 @@
+"""The composition root: configuration, daemon, demo and everything an operator starts."""

@@ -7,7 +7,7 @@ import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from codex_cli_bin import bundled_codex_path
 
@@ -83,7 +83,7 @@ class AppServer:
         self._ids = iter(range(1, 1000))
         self.called: list[dict[str, Any]] = []
 
-    async def __aenter__(self) -> AppServer:
+    async def __aenter__(self) -> Self:
         self._process = await asyncio.create_subprocess_exec(
             bundled_codex_path(), "app-server",
             env=self._codex.env(),

@@ -10,6 +10,8 @@ import struct
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import TracebackType
@@ -34,6 +36,7 @@ class ResponsesModel:
         self._asked: list[Asked] = []
         self._strays: list[str] = []
         self._gates: dict[str, threading.Event] = {}
+        self._busy = 0
         self._server = _Server(("127.0.0.1", port), _Handler)
         self._server.model = self
         self.port = int(self._server.server_address[1])
@@ -76,6 +79,23 @@ class ResponsesModel:
         """Method and path of every call that was not for the model: a quiet agent makes none."""
         with self._lock:
             return list(self._strays)
+
+    @property
+    def busy(self) -> int:
+        """How many answers are being given at this moment."""
+        with self._lock:
+            return self._busy
+
+    @contextmanager
+    def answering(self) -> Iterator[None]:
+        """Counts one answer while it is given."""
+        with self._lock:
+            self._busy += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._busy -= 1
 
     def use(self, scenario: Source) -> None:
         """Replaces the scenario; its counters start anew."""
@@ -161,7 +181,9 @@ class _Handler(BaseHTTPRequestHandler):
             elif path == "/__release":
                 model.release(body.get("name"))
             elif path.endswith("/responses"):
-                return self._answer(model.note(self.path, {k.lower(): v for k, v in self.headers.items()}, body))
+                asked = model.note(self.path, {k.lower(): v for k, v in self.headers.items()}, body)
+                with model.answering():
+                    return self._answer(asked)
             else:
                 model.stray(f"POST {self.path}")
                 return self._json(404, _error(f"no route {self.path}"))

@@ -1,0 +1,491 @@
+"""Turns one verified delivery into a `Normalised` comment, or says why it starts nothing; pure, and never raises.
+
+Nothing in a payload is trusted beyond its signature: shapes are checked, names and hosts are held against rules, and
+text stays data. The raw payload is not kept (GW-R-029).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Final
+from urllib.parse import urlsplit
+
+import msgspec
+
+from stationmaster import clock
+from stationmaster.gitea import codes, mention, signature
+
+ISSUE: Final = "issue"
+PULL: Final = "pull_request"
+ISSUE_COMMENT: Final = "issue_comment"
+PULL_COMMENT: Final = "pull_request_comment"
+
+GHOST: Final = -1
+_COMMENT_ROUTES = frozenset({ISSUE_COMMENT, PULL_COMMENT})
+_REVIEW_WORDS = ("_review", "pull_request_approved", "pull_request_rejected")
+_NAME = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.-]{0,99}", re.ASCII)
+_LOGIN = re.compile(r"[^\s\x00-\x1f\x7f/\\@<>`]{1,255}")
+_DELIVERY_ID = re.compile(r"[\x21-\x7e]{1,200}")
+_NO_SHA = "0" * 40
+_PORTS = {"http": 80, "https": 443}
+
+
+class Rules(msgspec.Struct, frozen=True):
+    """What a delivery is held against: the configured forge and the bot.
+
+    `hosts` are `host:port` of the forge's own addresses (see `host_of`); `bot_id` is None until the forge told it.
+    """
+
+    hosts: frozenset[str]
+    bot_login: str
+    bot_id: int | None = None
+    instance_id: str = "default"
+
+
+class Repo(msgspec.Struct, frozen=True, rename="camel"):
+    """The repository; `id` is the forge's own number and stays the same through renames."""
+
+    id: int
+    owner: str
+    name: str
+    clone_url: str
+    default_branch: str
+    private: bool
+
+
+class Resource(msgspec.Struct, frozen=True, rename="camel"):
+    """The issue or pull request."""
+
+    kind: str
+    number: int
+    title: str
+    html_url: str
+
+
+class Comment(msgspec.Struct, frozen=True, rename="camel"):
+    """The comment; times are microseconds."""
+
+    id: int
+    body: str
+    created_at: int
+    updated_at: int
+    html_url: str
+    author_id: int
+    author_login: str
+
+
+class Actor(msgspec.Struct, frozen=True, rename="camel"):
+    """Who caused the event: the sender."""
+
+    id: int
+    login: str
+    is_bot: bool
+
+
+class Refs(msgspec.Struct, frozen=True, rename="camel"):
+    """The two sides of a pull request; `head_repo_id` is -1 when the head's repository is gone."""
+
+    base: str
+    base_sha: str
+    head: str
+    head_sha: str
+    head_repo_id: int
+    head_repo: str
+
+
+class Permissions(msgspec.Struct, frozen=True):
+    """What the sender of a comment may do in the repository, as the signed payload says."""
+
+    admin: bool = False
+    push: bool = False
+    pull: bool = False
+
+
+class Normalised(msgspec.Struct, frozen=True, rename="camel"):
+    """A comment that asks something of the bot (GW-R-051)."""
+
+    instance_id: str
+    delivery_id: str
+    event_type: str
+    route: str
+    repo: Repo
+    resource: Resource
+    comment: Comment
+    actor: Actor
+    refs: Refs | None
+    permissions: Permissions | None
+    instruction: str
+
+    @property
+    def delivery_key(self) -> str:
+        """Returns the key of GW-R-015."""
+        return delivery_key(self.instance_id, self.delivery_id)
+
+    @property
+    def task_id(self) -> str:
+        """Returns the id this delivery's task has, whoever computes it (GW-R-016)."""
+        return task_id(self.delivery_key)
+
+    @property
+    def repo_key(self) -> str:
+        """Returns the key of GW-R-012."""
+        return repo_key(self.instance_id, self.repo.owner, self.repo.name)
+
+    @property
+    def resource_key(self) -> str:
+        """Returns the key of GW-R-013, which is also the session's (GW-R-014)."""
+        return f"{self.repo_key}:{self.resource.kind}:{self.resource.number}"
+
+
+class Ignored(msgspec.Struct, frozen=True):
+    """A valid delivery that starts nothing; `reason` is a registered code (GW-R-054)."""
+
+    reason: str
+    delivery_id: str
+    event_type: str
+    actor: str = ""
+    repo_key: str = ""
+
+
+class Rejected(msgspec.Struct, frozen=True):
+    """A delivery that cannot be used; without `delivery_id` there is no row to write (GW-R-064)."""
+
+    code: str
+    message: str
+    delivery_id: str = ""
+    event_type: str = ""
+
+
+Outcome = Normalised | Ignored | Rejected
+
+
+def delivery_key(instance_id: str, delivery_id: str) -> str:
+    """Makes the key under which a delivery is known once and for all."""
+    return f"{instance_id}:{delivery_id}"
+
+
+def task_id(key: str) -> str:
+    """Derives a task's id from its delivery key (GW-R-016)."""
+    return f"gitea-task-{hashlib.sha256(key.encode()).hexdigest()[:32]}"
+
+
+def repo_key(instance_id: str, owner: str, name: str) -> str:
+    """Makes a repository's key; names differ only by case never on the forge (GW-R-012)."""
+    return f"{instance_id}:{owner.lower()}/{name.lower()}"
+
+
+def valid_name(name: str) -> bool:
+    """Tells whether an owner or repository name is safe as a path component and argument (GW-R-033)."""
+    return _NAME.fullmatch(name) is not None and name != "." and ".." not in name
+
+
+def host_of(url: str) -> str | None:
+    """Returns `host:port` of an http or https address, lower-case and with the default port; None for any other."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port or _PORTS[parts.scheme]
+    except (ValueError, KeyError):
+        return None
+    return f"{parts.hostname}:{port}" if parts.hostname else None
+
+
+def header_delivery_id(headers: Mapping[str, str]) -> str:
+    """Returns the sender's delivery id; empty when there is none that can be used."""
+    return _delivery_id(signature.lowered(headers))
+
+
+def normalise(headers: Mapping[str, str], body: bytes, rules: Rules) -> Outcome:
+    """Reads the signed JSON bytes of a delivery; every input gives one of the three outcomes."""
+    have = signature.lowered(headers)
+    route = _header(have, "event-type") or _header(have, "event")
+    sent_id = _delivery_id(have)
+    if route and route not in _COMMENT_ROUTES:
+        return _other_event(route, sent_id, body)
+    try:
+        payload = _decoder.decode(body)
+        return _from_payload(payload, route, sent_id, rules)
+    except msgspec.ValidationError as error:
+        return Rejected(codes.INVALID_PAYLOAD, f"The payload has an unexpected form: {error}.", sent_id, route)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return Rejected(codes.INVALID_PAYLOAD, "The payload is not JSON.", sent_id, route)
+    except _Unusable as problem:
+        return Rejected(problem.code, problem.message, sent_id, route)
+
+
+# What is read of a payload. Unknown fields are passed over; a known one of the wrong type refuses the delivery.
+_Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+_Id = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
+
+
+class _User(msgspec.Struct):
+    id: _Int64
+    login: str = ""
+    username: str = ""
+    type: Any = None
+
+    @property
+    def name(self) -> str:
+        return self.login or self.username
+
+
+class _Repository(msgspec.Struct):
+    id: _Id
+    owner: _User
+    name: str
+    clone_url: str
+    default_branch: str | None = None
+    private: bool | None = None
+    permissions: Permissions | None = None
+
+
+class _Issue(msgspec.Struct):
+    number: _Id
+    title: str | None = None
+    html_url: str | None = None
+    pull_request: dict[str, msgspec.Raw] | None = None
+
+
+class _Comment(msgspec.Struct):
+    id: _Id
+    body: str
+    created_at: str
+    updated_at: str | None = None
+    html_url: str | None = None
+    user: _User | None = None
+
+
+class _HeadRepo(msgspec.Struct):
+    full_name: str = ""
+
+
+class _Side(msgspec.Struct):
+    ref: str = ""
+    sha: str = ""
+    repo_id: _Int64 = -1
+    repo: _HeadRepo | None = None
+
+
+class _Pull(msgspec.Struct):
+    number: _Id
+    base: _Side | None = None
+    head: _Side | None = None
+
+
+class _Payload(msgspec.Struct):
+    action: str | None = None
+    comment: _Comment | None = None
+    review: dict[str, msgspec.Raw] | None = None
+    issue: _Issue | None = None
+    pull_request: _Pull | None = None
+    is_pull: bool | None = None
+    repository: _Repository | None = None
+    sender: _User | None = None
+    commits: msgspec.Raw | None = None
+
+
+_decoder = msgspec.json.Decoder(_Payload)
+_shallow = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+class _Unusable(Exception):
+    """Ends the reading of one payload; never leaves this module."""
+
+    def __init__(self, message: str, code: str = codes.INVALID_PAYLOAD) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code
+
+
+def _header(have: Mapping[str, str], name: str) -> str:
+    return next((have[full] for family in _FAMILIES if have.get(full := f"x-{family}-{name}")), "")
+
+
+_FAMILIES = ("gitea", "forgejo", "gogs")
+
+
+def _delivery_id(have: Mapping[str, str]) -> str:
+    sent = _header(have, "delivery")
+    return sent if _DELIVERY_ID.fullmatch(sent) else ""
+
+
+def _other_event(route: str, sent_id: str, body: bytes) -> Outcome:
+    """Answers an event that is no comment, by its header; its shape is only asked to be JSON."""
+    event = route if _DELIVERY_ID.fullmatch(route) else "unknown"
+    try:
+        payload = _shallow.decode(body)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return Rejected(codes.INVALID_PAYLOAD, "The payload is not JSON.", sent_id, event)
+    if not sent_id:
+        return Rejected(codes.INVALID_PAYLOAD, "The delivery has no id.", "", event)
+    if event == "push":
+        after = payload.get("after")
+        reason = codes.TEST_DELIVERY if after is not None and _NO_SHA.encode() in bytes(after) else codes.NOT_A_COMMENT
+    elif any(word in event for word in _REVIEW_WORDS):
+        reason = codes.REVIEW_EVENT
+    else:
+        reason = codes.NOT_A_COMMENT
+    return Ignored(reason, sent_id, event)
+
+
+def _from_payload(payload: _Payload, route: str, sent_id: str, rules: Rules) -> Outcome:
+    # `pull_request_comment` names a comment in one header and a review in the other: the shape decides (GW-R-050).
+    if payload.comment is None:
+        if route in _COMMENT_ROUTES and payload.review is None:
+            raise _Unusable("The payload has no comment.")
+        if not sent_id:
+            raise _Unusable("The delivery has no id.")
+        reason = codes.NOT_A_COMMENT if payload.review is None else codes.REVIEW_EVENT
+        return Ignored(reason, sent_id, route or "unknown")
+    comment, issue, repository, sender = payload.comment, payload.issue, payload.repository, payload.sender
+    if issue is None or repository is None or sender is None or payload.action is None:
+        missing = next(name for name in ("issue", "repository", "sender", "action") if getattr(payload, name) is None)
+        raise _Unusable(f"The payload has no {missing}.")
+    repo = _repo(repository, rules)
+    is_pull = bool(payload.is_pull) or issue.pull_request is not None or payload.pull_request is not None
+    if payload.pull_request is not None and payload.pull_request.number != issue.number:
+        raise _Unusable("The payload names two different pull requests.")
+    event_type = PULL_COMMENT if is_pull else ISSUE_COMMENT
+    delivery = sent_id or _fallback_id(event_type, repo, comment.id, payload.action)
+    actor = Actor(sender.id, _login(sender), _is_bot(sender, rules))
+    author = comment.user
+    key = repo_key(rules.instance_id, repo.owner, repo.name)
+    reason = _reason(payload.action, comment, actor, rules)
+    if reason:
+        return Ignored(reason, delivery, event_type, actor.login, key)
+    asked = ask(_text(comment.body), rules.bot_login)
+    if isinstance(asked, Unasked):
+        return Ignored(asked.reason, delivery, event_type, actor.login, key)
+    return Normalised(
+        instance_id=rules.instance_id,
+        delivery_id=delivery,
+        event_type=event_type,
+        route=route,
+        repo=repo,
+        resource=Resource(
+            PULL if is_pull else ISSUE, issue.number, _text(issue.title or ""), _text(issue.html_url or "")
+        ),
+        comment=Comment(
+            id=comment.id,
+            body=_text(comment.body),
+            created_at=_time(comment.created_at),
+            updated_at=_time(comment.updated_at or comment.created_at),
+            html_url=_text(comment.html_url or ""),
+            author_id=author.id if author else sender.id,
+            author_login=_login(author) if author else actor.login,
+        ),
+        actor=actor,
+        refs=_refs(payload.pull_request),
+        permissions=repository.permissions,
+        instruction=asked,
+    )
+
+
+class Unasked(msgspec.Struct, frozen=True):
+    """A comment that asks nothing of the bot, and the code that says why."""
+
+    reason: str
+
+
+def ask(body: str, bot_login: str) -> str | Unasked:
+    """Returns what a comment asks of the bot (GW-R-055, GW-R-057); also for comments found by reading the forge."""
+    found = mention.find(body, bot_login)
+    if found is None:
+        return Unasked(codes.NO_MENTION)
+    return found.instruction or Unasked(codes.EMPTY_INSTRUCTION)
+
+
+def _reason(action: str, comment: _Comment, actor: Actor, rules: Rules) -> str:
+    """Returns why a comment event starts nothing whatever its words, or nothing (GW-R-054, GW-R-056, GW-R-058)."""
+    people = [(actor.id, actor.login)]
+    if comment.user is not None:
+        people.append((comment.user.id, comment.user.name))
+    if any(_is_ours(number, login, rules) for number, login in people):
+        return codes.BOT_SELF_COMMENT
+    # Old servers announce edits of remarks in a review that its author has not submitted; nobody else may see those.
+    if "/files#" in (comment.html_url or ""):
+        return codes.DRAFT_REVIEW_COMMENT
+    by_action = {"created": "", "edited": codes.COMMENT_EDITED, "deleted": codes.COMMENT_DELETED}
+    reason = by_action.get(action, codes.ACTION_NOT_CREATED)
+    if reason:
+        return reason
+    if actor.id == GHOST or any(number == GHOST for number, _ in people):
+        return codes.AUTHOR_UNKNOWN
+    if actor.is_bot or (comment.user is not None and _is_bot(comment.user, rules)):
+        return codes.BOT_COMMENT
+    return ""
+
+
+def _is_ours(number: int, login: str, rules: Rules) -> bool:
+    return number == rules.bot_id or login.lower() == rules.bot_login.lower()
+
+
+def _is_bot(user: _User, rules: Rules) -> bool:
+    # The forge's own users (Actions) have negative numbers; newer servers name the type of every user.
+    declared = isinstance(user.type, str) and user.type.lower() == "bot"
+    return declared or user.id < GHOST or _is_ours(user.id, user.name, rules)
+
+
+def _login(user: _User) -> str:
+    if not _LOGIN.fullmatch(user.name):
+        raise _Unusable("The payload names a user without a usable login.")
+    return user.name
+
+
+def _repo(repository: _Repository, rules: Rules) -> Repo:
+    owner = repository.owner.name
+    if not (valid_name(owner) and valid_name(repository.name)):
+        raise _Unusable("The payload names a repository whose owner or name is not allowed.")
+    return Repo(
+        id=repository.id,
+        owner=owner,
+        name=repository.name,
+        clone_url=_clone_url(repository.clone_url, rules),
+        default_branch=_text(repository.default_branch or ""),
+        private=bool(repository.private),
+    )
+
+
+def _clone_url(url: str, rules: Rules) -> str:
+    """Returns the address without user and password (GW-R-032); refuses another host than ours (GW-R-235)."""
+    if not url.isprintable() or " " in url:
+        raise _Unusable("The payload's clone_url is not an address.")
+    host = host_of(url)
+    if host is None or host not in rules.hosts:
+        raise _Unusable("The payload's clone_url is not on the configured forge.", codes.FOREIGN_HOST)
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2].lower()}{parts.path}"
+
+
+def _fallback_id(event_type: str, repo: Repo, comment_id: int, action: str) -> str:
+    # GW-R-015: without the sender's id the comment and what happened to it name the delivery.
+    if not _DELIVERY_ID.fullmatch(action):
+        raise _Unusable("The delivery has no id.")
+    return f"payload:{event_type}:{repo.owner}/{repo.name}:{comment_id}:{action}"
+
+
+def _refs(pull: _Pull | None) -> Refs | None:
+    if pull is None or pull.base is None or pull.head is None:
+        return None
+    base, head = pull.base, pull.head
+    return Refs(
+        base=_text(base.ref),
+        base_sha=_text(base.sha),
+        head=_text(head.ref),
+        head_sha=_text(head.sha),
+        head_repo_id=head.repo_id if head.repo is not None else -1,
+        head_repo=_text(head.repo.full_name) if head.repo is not None else "",
+    )
+
+
+def _time(text: str) -> int:
+    try:
+        return clock.from_iso(text)
+    except (ValueError, OverflowError) as error:
+        raise _Unusable("The payload's comment has no usable time.") from error
+
+
+def _text(text: str) -> str:
+    # PostgreSQL cannot hold U+0000 in text; no forge shows it either.
+    return text.replace("\x00", "\ufffd")

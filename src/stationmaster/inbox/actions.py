@@ -1,0 +1,44 @@
+"""Takes outside events exactly once per (source, event id)."""
+
+from __future__ import annotations
+
+from stationmaster.inbox.model import Taken
+from stationmaster.ledger import queries
+from stationmaster.ledger.slices import Slice
+from stationmaster.ledger.tx import Reader, Tx
+
+SLICE = Slice("inbox", "stationmaster.inbox")
+
+_Q = queries.load("stationmaster.inbox")
+
+
+def take(tx: Tx, *, source: str, event_id: str, payload_hash: str, disposition: str) -> Taken | None:
+    """Takes an event and returns None, or returns the row of the first time.
+
+    A known id with another payload hash is the caller's to answer as the first and to audit (K1).
+    """
+    seen = find(tx, source, event_id)
+    if seen is not None:
+        return seen
+    touched = tx.run(
+        _Q.add,
+        source=source,
+        event_id=event_id,
+        payload_hash=payload_hash,
+        disposition=disposition,
+        received_at=tx.now,
+        command=tx.seq,
+    )
+    # Somebody else's row: on PostgreSQL two transactions can take one event at the same time.
+    return None if touched == 1 else find(tx, source, event_id)
+
+
+def find(reader: Reader, source: str, event_id: str) -> Taken | None:
+    """Returns what is known of an event, or None."""
+    row = reader.one(_Q.by_id, source=source, event_id=event_id)
+    return None if row is None else Taken(**row)
+
+
+def prune(tx: Tx, *, before: int, limit: int = 200) -> int:
+    """Forgets events received before a time; returns how many."""
+    return tx.run(_Q.prune, before=before, limit=limit)

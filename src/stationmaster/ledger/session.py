@@ -1,0 +1,64 @@
+"""What the kernel asks of one open database transaction; SQLite and PostgreSQL each have their own.
+
+A session translates the driver's errors into the eight kinds and never shows a stored value in a message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from stationmaster.command import Cmd
+from stationmaster.ledger.queries import Dialect, Query
+from stationmaster.machine import Machine
+
+Row = dict[str, Any]
+
+
+class Session(Protocol):
+    """One connection inside one transaction."""
+
+    @property
+    def dialect(self) -> Dialect:
+        """Names the database."""
+        ...
+
+    def now(self) -> int:
+        """Returns the time that leases and history use."""
+        ...
+
+    def one(self, query: Query, params: Mapping[str, Any]) -> Row | None:
+        """Returns the first row, or None."""
+        ...
+
+    def many(self, query: Query, params: Mapping[str, Any]) -> list[Row]:
+        """Returns every row."""
+        ...
+
+    def run(self, query: Query, params: Mapping[str, Any]) -> int:
+        """Runs a statement; returns how many rows it touched."""
+        ...
+
+    def open_command(self, cmd: Cmd, args_hash: str, at: int) -> int:
+        """Writes the command row and its refs; returns its seq."""
+        ...
+
+    def seal(self, seq: int) -> None:
+        """Closes the command: nothing can be written under it any more."""
+        ...
+
+    def add_event(self, event: Mapping[str, Any]) -> int:
+        """Writes one event; returns its seq."""
+        ...
+
+    def birth(self, machine: Machine, row: Mapping[str, Any]) -> None:
+        """Inserts a guarded row; `row` has id, state, verb, command and the columns."""
+        ...
+
+    def state(self, machine: Machine, entity: str) -> tuple[str, int] | None:
+        """Returns state and rev of a guarded row, or None."""
+        ...
+
+    def move(self, machine: Machine, entity: str, rev: int, row: Mapping[str, Any]) -> bool:
+        """Moves a guarded row that is still at `rev`; `row` has state, verb, command and the columns."""
+        ...

@@ -1,0 +1,40 @@
+# Every target does its own set-up on a Debian machine with Python 3.11+ and git; a second run skips what is done.
+# `make check` is the whole gate: CI calls it and nothing else.
+
+PY := .venv/bin/python
+# Tests wait for processes more than they compute; more workers than this only slow each other down.
+WORKERS ?= 4
+TESTS ?= tests
+
+.PHONY: help setup demo test check docs format
+
+help:
+	@echo 'make demo     the product, end to end, with stand-ins and the real agent (KEEP=1 stays up)'
+	@echo 'make test     every test (TESTS=path, WORKERS=n)'
+	@echo 'make check    the whole gate: format, lint, types, imports, documents, tests'
+	@echo 'make docs     writes the generated documents anew'
+	@echo 'make format   formats the code'
+
+setup:
+	@sh tools/setup.sh
+
+demo: setup
+	@$(PY) -m stationmaster.ops.main demo $(if $(filter-out 0,$(KEEP)),--keep)
+
+test: setup
+	@$(PY) -m pytest -n $(WORKERS) --dist worksteal $(TESTS)
+
+check: setup
+	$(PY) -m ruff format --check .
+	$(PY) -m ruff check .
+	$(PY) -m mypy
+	.venv/bin/lint-imports --no-cache
+	$(PY) -m tools.docs --check
+	@$(MAKE) --no-print-directory test
+
+docs: setup
+	@$(PY) -m tools.docs
+
+format: setup
+	@$(PY) -m ruff format .
+	@$(PY) -m ruff check --fix .

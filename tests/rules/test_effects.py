@@ -1,0 +1,90 @@
+"""Things that only one place may do: read the environment, print, sleep, name a fault point."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.rules.tree import PACKAGE, ROOT, TESTS, calls, name_of, parsed, short, sources, tracked
+
+# Git speaks to the forge's own hook through its environment, and the hook to the person who pushes by printing.
+HOOK = PACKAGE / "standins" / "forge" / "pre_receive.py"
+ENVIRONMENT = {PACKAGE / "ops" / "config.py", HOOK}
+# The command line speaks to a person; everything else reports through the log.
+SPEAKS = {
+    HOOK,
+    PACKAGE / "control" / "cli.py",
+    *(PACKAGE / "ops" / f"{name}.py" for name in ("main", "demo", "standin")),
+}
+FAULT = re.compile(r"[a-z_]+(\.[a-z_]+)+")
+PACKAGE_HOST = re.compile(r"https?://\S*(?:/simple\b|pypi|pythonhosted)|--(?:extra-)?index-url")
+
+
+def _names(path: Path) -> set[str]:
+    tree = parsed(path)
+    named = {name_of(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute | ast.Name)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            named |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return named
+
+
+def test_only_the_configuration_reads_the_environment() -> None:
+    doors = {"os.environ", "os.environb", "os.getenv", "os.getenvb"}
+    readers = [short(path) for path in sources(PACKAGE) if path not in ENVIRONMENT and _names(path) & doors]
+    assert not readers, "take the value as a parameter; ops/config.py reads it"
+
+
+def test_only_the_command_line_prints() -> None:
+    printing = [
+        f"{short(path)}:{call.lineno}"
+        for path in sources(PACKAGE)
+        if path not in SPEAKS and PACKAGE / "ops" / "bench" not in path.parents
+        for call in calls(path, "print")
+    ]
+    assert not printing
+
+
+def test_fault_points_are_literal_and_unique() -> None:
+    named: Counter[str] = Counter()
+    for path in sources(PACKAGE):
+        for call in (*calls(path, "faults.point"), *calls(path, "point")):
+            [argument] = call.args
+            assert isinstance(argument, ast.Constant), f"{short(path)}:{call.lineno}: a point has a literal name"
+            named[str(argument.value)] += 1
+    assert not [name for name, count in named.items() if count > 1 or not FAULT.fullmatch(name)]
+
+
+@pytest.mark.parametrize("sleep", ["time.sleep", "asyncio.sleep", "anyio.sleep", "sleep"])
+def test_tests_wait_for_something_and_never_sleep(sleep: str) -> None:
+    # asyncio.sleep(0) only lets other tasks run.
+    asleep = [
+        f"{short(path)}:{call.lineno}"
+        for path in sources(TESTS)
+        if path.name != "support.py"
+        for call in calls(path, sleep)
+        if not (isinstance(call.args[0], ast.Constant) and call.args[0].value == 0)
+    ]
+    assert not asleep, "poll with tests.support.eventually"
+
+
+def test_no_file_names_the_folder_it_was_written_in_or_a_package_host() -> None:
+    places = {f"{ROOT}/"}
+    # A checkout in a folder of its own has siblings that no reader has.
+    if len(ROOT.parts) > 2 and ROOT.parent not in {Path("/tmp"), Path("/home"), Path("/root"), Path.home()}:
+        places.add(f"{ROOT.parent}/")
+    here = Path(__file__)
+    found = [
+        short(path)
+        for path in tracked()
+        if path != here
+        and ((text := path.read_text(encoding="utf-8", errors="replace")) and any(place in text for place in places))
+    ]
+    found += [
+        short(path) for path in tracked() if path != here and PACKAGE_HOST.search(path.read_text(errors="replace"))
+    ]
+    assert not found

@@ -9,13 +9,14 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Final
+from typing import Final
 from urllib.parse import urlsplit
 
 import msgspec
 
 from stationmaster import clock
-from stationmaster.gitea import codes, mention, signature
+from stationmaster.gitea import codes, mention, payload, signature
+from stationmaster.gitea.payload import Permissions
 
 ISSUE: Final = "issue"
 PULL: Final = "pull_request"
@@ -28,7 +29,6 @@ _REVIEW_WORDS = ("_review", "pull_request_approved", "pull_request_rejected")
 _NAME = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.-]{0,99}", re.ASCII)
 _LOGIN = re.compile(r"[^\s\x00-\x1f\x7f/\\@<>`]{1,255}")
 _DELIVERY_ID = re.compile(r"[\x21-\x7e]{1,200}")
-_NO_SHA = "0" * 40
 _PORTS = {"http": 80, "https": 443}
 
 
@@ -93,14 +93,6 @@ class Refs(msgspec.Struct, frozen=True, rename="camel"):
     head_sha: str
     head_repo_id: int
     head_repo: str
-
-
-class Permissions(msgspec.Struct, frozen=True):
-    """What the sender of a comment may do in the repository, as the signed payload says."""
-
-    admin: bool = False
-    push: bool = False
-    pull: bool = False
 
 
 class Normalised(msgspec.Struct, frozen=True, rename="camel"):
@@ -204,8 +196,7 @@ def normalise(headers: Mapping[str, str], body: bytes, rules: Rules) -> Outcome:
     if route and route not in _COMMENT_ROUTES:
         return _other_event(route, sent_id, body)
     try:
-        payload = _decoder.decode(body)
-        return _from_payload(payload, route, sent_id, rules)
+        return _from_payload(_decoder.decode(body), route, sent_id, rules)
     except msgspec.ValidationError as error:
         return Rejected(codes.INVALID_PAYLOAD, f"The payload has an unexpected form: {error}.", sent_id, route)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
@@ -214,78 +205,7 @@ def normalise(headers: Mapping[str, str], body: bytes, rules: Rules) -> Outcome:
         return Rejected(problem.code, problem.message, sent_id, route)
 
 
-# What is read of a payload. Unknown fields are passed over; a known one of the wrong type refuses the delivery.
-_Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
-_Id = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
-
-
-class _User(msgspec.Struct):
-    id: _Int64
-    login: str = ""
-    username: str = ""
-    type: Any = None
-
-    @property
-    def name(self) -> str:
-        return self.login or self.username
-
-
-class _Repository(msgspec.Struct):
-    id: _Id
-    owner: _User
-    name: str
-    clone_url: str
-    default_branch: str | None = None
-    private: bool | None = None
-    permissions: Permissions | None = None
-
-
-class _Issue(msgspec.Struct):
-    number: _Id
-    title: str | None = None
-    html_url: str | None = None
-    pull_request: dict[str, msgspec.Raw] | None = None
-
-
-class _Comment(msgspec.Struct):
-    id: _Id
-    body: str
-    created_at: str
-    updated_at: str | None = None
-    html_url: str | None = None
-    user: _User | None = None
-
-
-class _HeadRepo(msgspec.Struct):
-    full_name: str = ""
-
-
-class _Side(msgspec.Struct):
-    ref: str = ""
-    sha: str = ""
-    repo_id: _Int64 = -1
-    repo: _HeadRepo | None = None
-
-
-class _Pull(msgspec.Struct):
-    number: _Id
-    base: _Side | None = None
-    head: _Side | None = None
-
-
-class _Payload(msgspec.Struct):
-    action: str | None = None
-    comment: _Comment | None = None
-    review: dict[str, msgspec.Raw] | None = None
-    issue: _Issue | None = None
-    pull_request: _Pull | None = None
-    is_pull: bool | None = None
-    repository: _Repository | None = None
-    sender: _User | None = None
-    commits: msgspec.Raw | None = None
-
-
-_decoder = msgspec.json.Decoder(_Payload)
+_decoder = msgspec.json.Decoder(payload.Payload)
 _shallow = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
@@ -314,14 +234,16 @@ def _other_event(route: str, sent_id: str, body: bytes) -> Outcome:
     """Answers an event that is no comment, by its header; its shape is only asked to be JSON."""
     event = route if _DELIVERY_ID.fullmatch(route) else "unknown"
     try:
-        payload = _shallow.decode(body)
+        fields = _shallow.decode(body)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return Rejected(codes.INVALID_PAYLOAD, "The payload is not JSON.", sent_id, event)
     if not sent_id:
         return Rejected(codes.INVALID_PAYLOAD, "The delivery has no id.", "", event)
     if event == "push":
-        after = payload.get("after")
-        reason = codes.TEST_DELIVERY if after is not None and _NO_SHA.encode() in bytes(after) else codes.NOT_A_COMMENT
+        # A test delivery is a push of nothing: the same commit before and after.
+        before, after = fields.get("before"), fields.get("after")
+        nothing = before is not None and after is not None and bytes(before) == bytes(after)
+        reason = codes.TEST_DELIVERY if nothing else codes.NOT_A_COMMENT
     elif any(word in event for word in _REVIEW_WORDS):
         reason = codes.REVIEW_EVENT
     else:
@@ -329,29 +251,29 @@ def _other_event(route: str, sent_id: str, body: bytes) -> Outcome:
     return Ignored(reason, sent_id, event)
 
 
-def _from_payload(payload: _Payload, route: str, sent_id: str, rules: Rules) -> Outcome:
+def _from_payload(read: payload.Payload, route: str, sent_id: str, rules: Rules) -> Outcome:
     # `pull_request_comment` names a comment in one header and a review in the other: the shape decides (GW-R-050).
-    if payload.comment is None:
-        if route in _COMMENT_ROUTES and payload.review is None:
+    if read.comment is None:
+        if route in _COMMENT_ROUTES and read.review is None:
             raise _Unusable("The payload has no comment.")
         if not sent_id:
             raise _Unusable("The delivery has no id.")
-        reason = codes.NOT_A_COMMENT if payload.review is None else codes.REVIEW_EVENT
+        reason = codes.NOT_A_COMMENT if read.review is None else codes.REVIEW_EVENT
         return Ignored(reason, sent_id, route or "unknown")
-    comment, issue, repository, sender = payload.comment, payload.issue, payload.repository, payload.sender
-    if issue is None or repository is None or sender is None or payload.action is None:
-        missing = next(name for name in ("issue", "repository", "sender", "action") if getattr(payload, name) is None)
+    comment, issue, repository, sender = read.comment, read.issue, read.repository, read.sender
+    if issue is None or repository is None or sender is None or read.action is None:
+        missing = next(name for name in ("issue", "repository", "sender", "action") if getattr(read, name) is None)
         raise _Unusable(f"The payload has no {missing}.")
     repo = _repo(repository, rules)
-    is_pull = bool(payload.is_pull) or issue.pull_request is not None or payload.pull_request is not None
-    if payload.pull_request is not None and payload.pull_request.number != issue.number:
+    is_pull = bool(read.is_pull) or issue.pull_request is not None or read.pull_request is not None
+    if read.pull_request is not None and read.pull_request.number != issue.number:
         raise _Unusable("The payload names two different pull requests.")
     event_type = PULL_COMMENT if is_pull else ISSUE_COMMENT
-    delivery = sent_id or _fallback_id(event_type, repo, comment.id, payload.action)
+    delivery = sent_id or _fallback_id(event_type, repo, comment.id, read.action)
     actor = Actor(sender.id, _login(sender), _is_bot(sender, rules))
     author = comment.user
     key = repo_key(rules.instance_id, repo.owner, repo.name)
-    reason = _reason(payload.action, comment, actor, rules)
+    reason = _reason(read.action, comment, actor, rules)
     if reason:
         return Ignored(reason, delivery, event_type, actor.login, key)
     asked = ask(_text(comment.body), rules.bot_login)
@@ -376,7 +298,7 @@ def _from_payload(payload: _Payload, route: str, sent_id: str, rules: Rules) -> 
             author_login=_login(author) if author else actor.login,
         ),
         actor=actor,
-        refs=_refs(payload.pull_request),
+        refs=_refs(read.pull_request),
         permissions=repository.permissions,
         instruction=asked,
     )
@@ -396,7 +318,7 @@ def ask(body: str, bot_login: str) -> str | Unasked:
     return found.instruction or Unasked(codes.EMPTY_INSTRUCTION)
 
 
-def _reason(action: str, comment: _Comment, actor: Actor, rules: Rules) -> str:
+def _reason(action: str, comment: payload.Comment, actor: Actor, rules: Rules) -> str:
     """Returns why a comment event starts nothing whatever its words, or nothing (GW-R-054, GW-R-056, GW-R-058)."""
     people = [(actor.id, actor.login)]
     if comment.user is not None:
@@ -421,19 +343,19 @@ def _is_ours(number: int, login: str, rules: Rules) -> bool:
     return number == rules.bot_id or login.lower() == rules.bot_login.lower()
 
 
-def _is_bot(user: _User, rules: Rules) -> bool:
+def _is_bot(user: payload.User, rules: Rules) -> bool:
     # The forge's own users (Actions) have negative numbers; newer servers name the type of every user.
     declared = isinstance(user.type, str) and user.type.lower() == "bot"
     return declared or user.id < GHOST or _is_ours(user.id, user.name, rules)
 
 
-def _login(user: _User) -> str:
+def _login(user: payload.User) -> str:
     if not _LOGIN.fullmatch(user.name):
         raise _Unusable("The payload names a user without a usable login.")
     return user.name
 
 
-def _repo(repository: _Repository, rules: Rules) -> Repo:
+def _repo(repository: payload.Repository, rules: Rules) -> Repo:
     owner = repository.owner.name
     if not (valid_name(owner) and valid_name(repository.name)):
         raise _Unusable("The payload names a repository whose owner or name is not allowed.")
@@ -465,7 +387,7 @@ def _fallback_id(event_type: str, repo: Repo, comment_id: int, action: str) -> s
     return f"payload:{event_type}:{repo.owner}/{repo.name}:{comment_id}:{action}"
 
 
-def _refs(pull: _Pull | None) -> Refs | None:
+def _refs(pull: payload.Pull | None) -> Refs | None:
     if pull is None or pull.base is None or pull.head is None:
         return None
     base, head = pull.base, pull.head

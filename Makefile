@@ -28,7 +28,7 @@ check: setup
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
 	$(PY) -m mypy
-	.venv/bin/lint-imports --no-cache
+	.venv/bin/lint-imports --no-logo --no-cache
 	$(PY) -m tools.docs --check
 	@$(MAKE) --no-print-directory test
 

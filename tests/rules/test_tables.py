@@ -6,7 +6,7 @@ import ast
 import re
 from pathlib import Path
 
-from tests.rules.tree import PACKAGE, parsed, short, sources
+from tests.rules.tree import PACKAGE, calls, parsed, short, sources
 from tools.machines import machines
 
 CREATE = re.compile(r"CREATE\s+TABLE\s+(?:IF\s+NOT\s+EXISTS\s+)?\"?(\w+)", re.IGNORECASE)
@@ -91,3 +91,15 @@ def test_statements_live_in_sql_files() -> None:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and STATEMENT.match(node.value)
     ]
     assert not inline, "give the query a name in store.sql"
+
+
+def test_a_slice_alone_loads_its_queries() -> None:
+    foreign = []
+    for path in sources(PACKAGE):
+        own = ".".join(path.parent.relative_to(PACKAGE.parent).parts)
+        for call in calls(path, "queries.load"):
+            package = call.args[0]
+            assert isinstance(package, ast.Constant), f"{short(path)}:{call.lineno}: name the package"
+            if package.value != own:
+                foreign.append(f"{short(path)} loads the queries of {package.value}")
+    assert not foreign

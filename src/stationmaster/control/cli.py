@@ -1,0 +1,103 @@
+"""The command line's commands, made from the same declarations as the REST routes.
+
+Prints the answer on standard output, for people or with `--json` for programs; errors are worded in `ops.main`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Annotated, Any, Literal
+
+import typer
+
+from stationmaster import ids
+from stationmaster.control import render
+from stationmaster.control.commands import Command, Field, fields
+from stationmaster.control.socket import Door
+
+OpenDoor = Callable[[], AbstractContextManager[Door]]
+
+_GROUPS = {
+    "operator": "Keys for people and programs that use the HTTP API.",
+    "repo": "Repositories that Stationmaster knows.",
+    "task": "Tasks: one for every mention that was accepted.",
+}
+_JSON = Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")]
+
+
+def mount(root: typer.Typer, commands: Sequence[Command[Any, Any]], open_door: OpenDoor) -> dict[str, typer.Typer]:
+    """Adds every command that has a command line to `root`; returns the groups for what is written by hand."""
+    groups: dict[str, typer.Typer] = {}
+    for name, about in _GROUPS.items():
+        groups[name] = typer.Typer(no_args_is_help=True, help=about)
+        root.add_typer(groups[name], name=name)
+    for command in commands:
+        if command.cli:
+            group, _, verb = command.cli.rpartition(" ")
+            (groups[group] if group else root).command(verb, help=command.summary)(_callback(command, open_door))
+    return groups
+
+
+def show(body: Any, *, as_json: bool, columns: Mapping[str, Sequence[str]] | None = None) -> None:
+    """Prints an answer."""
+    typer.echo(json.dumps(body, ensure_ascii=False) if as_json else render.page(body, columns))
+
+
+def _callback(command: Command[Any, Any], open_door: OpenDoor) -> Callable[..., None]:
+    inputs = fields(command.inputs)
+
+    def call(**given: Any) -> None:
+        as_json = given.pop("as_json")
+        wire = {field.wire: given[field.name] for field in inputs}
+        if "requestId" in wire:
+            wire["requestId"] = wire["requestId"] or ids.new("cli")
+        with open_door() as door:
+            answer = door.call(command, wire)
+        show(answer, as_json=as_json)
+
+    parameters = [_parameter(command, field) for field in inputs]
+    parameters.append(inspect.Parameter("as_json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=_JSON))
+    call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return call
+
+
+def shape(command: Command[Any, Any]) -> str:
+    """Returns how a command is written on the command line, for the reference page."""
+    words = [command.cli]
+    for field in fields(command.inputs):
+        if _is_argument(command, field):
+            words.append(field.name.upper())
+        elif field.required and field.wire != "requestId":
+            words.append(f"{_flag(field)} {field.name.upper()}")
+        else:
+            words.append(f"[{_flag(field)} {field.name.upper()}]")
+    return " ".join(words)
+
+
+def _parameter(command: Command[Any, Any], field: Field) -> inspect.Parameter:
+    kind: Any = Literal[field.choices] if field.choices else field.type
+    if _is_argument(command, field):
+        info: Any = typer.Argument(help=field.about, show_default=False)
+    else:
+        info = typer.Option(_flag(field), help=field.about, show_default=field.default is not None)
+    needed = field.required and field.wire != "requestId"
+    if not needed and field.default is None:
+        kind = kind | None
+    default = inspect.Parameter.empty if needed else field.default
+    annotation: Any = Annotated[kind, info]
+    return inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _flag(field: Field) -> str:
+    return f"--{field.name.replace('_', '-')}"
+
+
+def _is_argument(command: Command[Any, Any], field: Field) -> bool:
+    """The thing that a command is about stands without a flag; why and under which id have one."""
+    if field.wire in command.in_path:
+        return True
+    return command.method == "POST" and field.required and field.wire not in {"reason", "requestId"}

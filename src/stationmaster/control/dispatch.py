@@ -1,0 +1,72 @@
+"""Where asyncio meets the synchronous ledger and blocking work (K12); implements `command.LedgerPort`.
+
+Nothing here decides anything. An awaiting caller may be cancelled at any time: what it asked for still runs to its
+end, because a command that was handed over cannot be taken back half done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from stationmaster.command import Cmd
+from stationmaster.ledger.ledger import Ledger
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_READERS = 4
+
+
+class Dispatch:
+    """The ledger for async code, and threads that live as long as the daemon.
+
+    Git and agents are started with a parent-death signal that follows the starting thread, so a thread of `off` must
+    never end before the daemon does: the executor keeps its threads until `close`.
+    """
+
+    def __init__(self, ledger: Ledger, *, threads: int) -> None:
+        self.ledger = ledger
+        self._off = ThreadPoolExecutor(threads, thread_name_prefix="off")
+        self._read = ThreadPoolExecutor(_READERS, thread_name_prefix="read")
+
+    async def do(self, cmd: Cmd, fn: Callable[Concatenate[Any, P], R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Runs one command and returns once it is durable."""
+        return await _landed(self.ledger.submit(cmd, fn, *args, **kwargs))
+
+    async def hot(self, fn: Callable[Concatenate[Any, P], R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Writes hot tables only."""
+        return await _landed(self.ledger.submit_hot(fn, *args, **kwargs))
+
+    async def read(self, fn: Callable[Concatenate[Any, P], R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Reads a consistent view."""
+        return await _landed(self._read.submit(self.ledger.read, fn, *args, **kwargs))
+
+    async def off(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Runs blocking work (git, files) on a thread that lives as long as the daemon."""
+        context = contextvars.copy_context()
+        return await _landed(self._off.submit(context.run, partial(fn, *args, **kwargs)))
+
+    def close(self) -> None:
+        """Waits for what is running and ends the threads; the ledger stays open."""
+        self._off.shutdown(wait=True, cancel_futures=True)
+        self._read.shutdown(wait=True, cancel_futures=True)
+
+
+async def _landed(future: Future[R]) -> R:
+    wrapped = asyncio.wrap_future(future)
+    try:
+        return await asyncio.shield(wrapped)
+    except asyncio.CancelledError:
+        # Nobody waits any more; the outcome is in the ledger, so an exception here is not "never retrieved".
+        wrapped.add_done_callback(_forget)
+        raise
+
+
+def _forget(future: asyncio.Future[Any]) -> None:
+    if not future.cancelled():
+        future.exception()

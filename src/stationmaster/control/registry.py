@@ -1,0 +1,14 @@
+"""Every command there is, in the order of the reference page."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stationmaster.control import keys
+from stationmaster.control.commands import Command
+
+COMMANDS: tuple[Command[Any, Any], ...] = (
+    keys.add,
+    keys.every,
+    keys.revoke,
+)

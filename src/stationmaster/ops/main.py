@@ -1,0 +1,154 @@
+"""The root of the command line: what runs or shows the installation; `control.cli` adds the commands of the API.
+
+Every error is one sentence on standard error and an exit code by its kind; a traceback never reaches a user.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import sys
+import traceback
+from collections.abc import Iterator, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stationmaster import redact
+from stationmaster.control import cli, errors
+from stationmaster.control.registry import COMMANDS
+from stationmaster.control.socket import Door, opened
+from stationmaster.errors import Bug, StationmasterError
+from stationmaster.ops import config, config_text, daemon, logs, wiring
+from stationmaster.ops.home import Home, prepare
+from stationmaster.ops.settings import Config
+
+_INTERRUPTED = 130
+
+app = typer.Typer(
+    name="stationmaster",
+    help="Takes custody of work for coding agents, runs it once and proves the result.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+config_app = typer.Typer(no_args_is_help=True, help="The effective configuration.")
+app.add_typer(config_app, name="config")
+
+_Json = Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")]
+
+
+class _Given:
+    """What the root options said; one process runs one command line."""
+
+    home: Path | None = None
+
+
+@app.callback()
+def _root(
+    home: Annotated[
+        Path | None,
+        typer.Option(help="The home folder; else STATIONMASTER_HOME, else ~/.stationmaster."),
+    ] = None,
+) -> None:
+    _Given.home = home
+
+
+def _load() -> tuple[Home, Config]:
+    home = prepare(config.home_path(_Given.home))
+    return home, config.load(home)
+
+
+@contextlib.contextmanager
+def _door() -> Iterator[Door]:
+    home, loaded = _load()
+    logs.setup("warning", loaded.log.format)
+    with opened(home.socket, lambda: wiring.local_app(loaded, home)) as door:
+        yield door
+
+
+@app.command()
+def up(*, as_json: _Json = False) -> None:
+    """Runs Stationmaster in the foreground until it is told to stop."""
+    home, loaded = _load()
+    logs.setup(loaded.log.level, loaded.log.format)
+    config.require_gitea(loaded)
+    config.arm_faults()
+
+    def announce(address: daemon.Address) -> None:
+        if as_json:
+            typer.echo(json.dumps({"ready": True, **dataclasses.asdict(address)}))
+        else:
+            typer.echo(f"Stationmaster is ready.\n  webhook  {address.web}/api/gitea/webhook")
+            typer.echo(f"  control  {address.socket}\n  home     {address.home}")
+        sys.stdout.flush()
+
+    daemon.run(home, loaded, announce)
+
+
+@config_app.command("show")
+def config_show(*, as_json: _Json = False) -> None:
+    """Shows the effective configuration; secrets are shown as references."""
+    _, loaded = _load()
+    values = config_text.plain(loaded)
+    typer.echo(json.dumps(values) if as_json else config_text.toml(values), nl=as_json)
+
+
+@app.command()
+def version(*, as_json: _Json = False) -> None:
+    """Shows the version."""
+    found = metadata.version("stationmaster")
+    typer.echo(json.dumps({"version": found}) if as_json else f"stationmaster {found}")
+
+
+cli.mount(app, COMMANDS, _door)
+
+
+def main() -> None:
+    """Runs the command line and exits with the code of what happened."""
+    sys.argv[1:] = _home_first(sys.argv[1:])
+    try:
+        app()
+    except StationmasterError as error:
+        sys.exit(_tell(error))
+    except KeyboardInterrupt:
+        sys.exit(_INTERRUPTED)
+    except Exception:  # noqa: BLE001 - the last fence before the user
+        sys.exit(_tell(_unforeseen()))
+
+
+def _home_first(argv: Sequence[str]) -> list[str]:
+    """Moves `--home` to where the root expects it, so that people may write it anywhere."""
+    for index, word in enumerate(argv):
+        if word == "--":
+            break
+        if word == "--home" and index + 1 < len(argv):
+            return ["--home", argv[index + 1], *argv[:index], *argv[index + 2 :]]
+        if word.startswith("--home="):
+            return [word, *argv[:index], *argv[index + 1 :]]
+    return list(argv)
+
+
+def _tell(error: StationmasterError) -> int:
+    typer.echo(redact.clean(f"stationmaster: {error}"), err=True)
+    return errors.exit_code(error)
+
+
+def _unforeseen() -> Bug:
+    """Keeps the details of an unforeseen exception for whoever mends it, and words it for the user."""
+    details = redact.clean(traceback.format_exc())
+    note = config.home_path(_Given.home) / "last-error.txt"
+    try:
+        note.touch(mode=0o600)
+        note.write_text(details)
+        hint = f"The details are in {note}."
+    except OSError:
+        hint = f"It was: {details.strip().splitlines()[-1]}"
+    return Bug("Stationmaster met a mistake of its own.", hint=hint)
+
+
+if __name__ == "__main__":
+    main()

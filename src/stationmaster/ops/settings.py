@@ -1,0 +1,179 @@
+"""The shape of the configuration: one frozen class a section, with the range of every value.
+
+Defaults live in `default.toml` only. Nothing here reads a file or the environment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from stationmaster.redact import Secret
+
+_YEAR = 31_536_000.0
+_DAY = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """The inclusive range of a number."""
+
+    low: float
+    high: float
+
+
+Seconds = Annotated[float, Between(0.001, _DAY)]
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """`[gitea.lease]`: the reservation of a repository (GW-R-119)."""
+
+    ttl_s: Seconds
+    heartbeat_s: Seconds
+    max_loss_s: Seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """`[gitea.retry]`."""
+
+    delay_s: Annotated[float, Between(0.0, _DAY)]
+
+
+@dataclass(frozen=True, slots=True)
+class Abort:
+    """`[gitea.abort]`."""
+
+    timeout_s: Seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Verify:
+    """`[gitea.verify]`."""
+
+    settle_s: Annotated[float, Between(0.0, 600.0)]
+
+
+@dataclass(frozen=True, slots=True)
+class Gitea:
+    """`[gitea]`: the one Gitea instance and who may ask there."""
+
+    base_url: str
+    host_ref: str
+    token_ref: Secret | None
+    webhook_secret_ref: Secret | None
+    bot_login: str
+    disabled_repo_policy: Literal["reject", "ignore"]
+    reply_mode: Literal["scoped"]
+    push: Literal["off", "branch", "pull_request"]
+    allow: Literal["write", "read", "admin", "list"]
+    allow_list: tuple[str, ...]
+    language: Literal["zh", "en"]
+    lease: Lease
+    retry: Retry
+    abort: Abort
+    verify: Verify
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """`[workspace]`."""
+
+    root: Path
+
+
+@dataclass(frozen=True, slots=True)
+class GitLimits:
+    """`[git]`."""
+
+    timeout_s: Seconds
+    lock_wait_s: Annotated[float, Between(0.0, _DAY)]
+
+
+@dataclass(frozen=True, slots=True)
+class Codex:
+    """`[codex]`; `command` is None for the packaged binary."""
+
+    command: Path | None
+    home: Path
+    api_key: Secret | None
+    model: str
+    reasoning_effort: Literal["", "minimal", "low", "medium", "high", "xhigh"]
+    developer_instructions: str
+    sandbox: Literal["scoped", "danger-full-access"]
+    request_timeout_s: Seconds
+    turn_timeout_s: Seconds
+    config: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Agents:
+    """`[agents]`."""
+
+    isolation: Literal["required", "codex_only"]
+    mounts: tuple[Path, ...]
+    repo_instructions: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """`[worker]`."""
+
+    max_runs: Annotated[int, Between(0, 1000)]
+    dead_after_s: Annotated[float, Between(1.0, _YEAR)]
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """`[database]`; `url` is None for SQLite in the home folder."""
+
+    url: Secret | None
+
+
+@dataclass(frozen=True, slots=True)
+class Web:
+    """`[web]`."""
+
+    host: str
+    port: Annotated[int, Between(0, 65535)]
+    webhook_max_bytes: Annotated[int, Between(1024, 1024**3)]
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """`[retention]`."""
+
+    delivery_days: Annotated[float, Between(1.0, 36500.0)]
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """`[log]`."""
+
+    level: Literal["debug", "info", "warning", "error"]
+    format: Literal["keyvalue", "json"]
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """The effective configuration of one home; `source` is the file a sentence should name."""
+
+    source: Path
+    gitea: Gitea
+    workspace: Workspace
+    git: GitLimits
+    codex: Codex
+    agents: Agents
+    worker: Worker
+    database: Database
+    web: Web
+    retention: Retention
+    log: Log
+
+    def secrets(self) -> tuple[Secret, ...]:
+        """Every secret that is referred to."""
+        found = (self.gitea.token_ref, self.gitea.webhook_secret_ref, self.codex.api_key, self.database.url)
+        return tuple(secret for secret in found if secret is not None)

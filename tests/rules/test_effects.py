@@ -14,9 +14,10 @@ from tests.rules.tree import PACKAGE, ROOT, TESTS, calls, name_of, parsed, short
 # Git speaks to the forge's own hook through its environment, and the hook to the person who pushes by printing.
 HOOK = PACKAGE / "standins" / "forge" / "pre_receive.py"
 ENVIRONMENT = {PACKAGE / "ops" / "config.py", HOOK}
-# The command line speaks to a person; everything else reports through the log.
+# The command line speaks to a person, a stand-in says where it listens; everything else reports through the log.
 SPEAKS = {
     HOOK,
+    PACKAGE / "standins" / "forge" / "server.py",
     PACKAGE / "control" / "cli.py",
     *(PACKAGE / "ops" / f"{name}.py" for name in ("main", "demo", "standin")),
 }

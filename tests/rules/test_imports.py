@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 import tomllib
 from typing import Any
 
-from tests.rules.tree import PACKAGE, ROOT
+from tests.rules.tree import PACKAGE, ROOT, parsed, short, sources
+
+# A contract would have to name modules that may not exist; the rule is the same one.
+MAY_USE_STANDINS = ("demo", "standin", "bench")
 
 
 def _contracts() -> list[dict[str, Any]]:
@@ -35,3 +39,21 @@ def test_every_store_is_protected() -> None:
     # A stand-in is a program of its own; nothing of the product may see any part of it.
     stores = {store for store in stores if not store.startswith("stationmaster.standins.")}
     assert stores <= protected, f"add a protected contract for {sorted(stores - protected)}"
+
+
+def test_only_demo_standin_and_bench_use_the_stand_ins() -> None:
+    users = [
+        short(path)
+        for path in sources(PACKAGE)
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        and any(name.startswith("stationmaster.standins") for name in _imported(node))
+    ]
+    inside = str((PACKAGE / "standins").relative_to(ROOT))
+    allowed = [str((PACKAGE / "ops" / name).relative_to(ROOT)) for name in MAY_USE_STANDINS]
+    assert not [user for user in users if not user.startswith((inside, *allowed))]
+
+
+def _imported(node: ast.Import | ast.ImportFrom) -> list[str]:
+    names = [alias.name for alias in node.names]
+    return names if isinstance(node, ast.Import) else [f"{node.module}.{name}" for name in names]

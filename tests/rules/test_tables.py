@@ -101,5 +101,5 @@ def test_a_slice_alone_loads_its_queries() -> None:
             package = call.args[0]
             assert isinstance(package, ast.Constant), f"{short(path)}:{call.lineno}: name the package"
             if package.value != own:
-                foreign.append(f"{short(path)} loads the queries of {package.value}")
+                foreign.append(f"{short(path)} loads the queries of {package.value!r}")
     assert not foreign

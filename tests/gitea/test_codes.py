@@ -29,7 +29,7 @@ git_repo_missing workspace_path_invalid author_not_allowed workspace_dirty
 
 
 @pytest.mark.parametrize("code", SPECIFIED.split())
-def test_every_code_of_the_specification_is_registered(code: str) -> None:  # GW-R-191 … GW-R-213
+def test_every_code_of_the_specification_is_registered(code: str) -> None:  # GW-R-213
     assert codes.known(code)
 
 

@@ -6,21 +6,19 @@ used, the token is read at each request and stays in its header. Nothing here re
 
 from __future__ import annotations
 
-import asyncio
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self, TypeVar
 from urllib.parse import quote
 
-import httpx
 import msgspec
 
 from stationmaster import clock, redact
-from stationmaster.command import assert_outside
-from stationmaster.errors import Denied, NotFound, Stale, StationmasterError, Unavailable
+from stationmaster.errors import NotFound, Stale, StationmasterError, Unavailable
 from stationmaster.gitea import codes
+from stationmaster.gitea.transport import Answer, NoAnswer, Transport, code_of, refusal, unavailable, words
 from stationmaster.gitea.wire import (
     Branch,
     Comment,
@@ -112,23 +110,6 @@ class Text:
     truncated: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Answer:
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
-    truncated: bool = False
-
-
-class _NoAnswer(Exception):
-    """Says that no whole answer came; never reaches a caller."""
-
-    def __init__(self, code: str, *, sent: bool) -> None:
-        super().__init__(code)
-        self.code = code
-        self.sent = sent
-
-
 class Forge:
     """One forge seen with one token; use it within one event loop and close it."""
 
@@ -141,17 +122,7 @@ class Forge:
         max_bytes: int = 32 * 1024 * 1024,
         verify: ssl.SSLContext | bool = True,
     ) -> None:
-        self._api = f"{base_url.rstrip('/')}/api/v1"
-        self._token = token
-        self._timeout_s = timeout_s
-        self._max_bytes = max_bytes
-        self._http = httpx.AsyncClient(
-            timeout=httpx.Timeout(timeout_s),
-            follow_redirects=False,
-            trust_env=False,
-            verify=verify,
-            headers={"Accept": "application/json", "User-Agent": "stationmaster"},
-        )
+        self._to = Transport(base_url, token, timeout_s=timeout_s, max_bytes=max_bytes, verify=verify)
 
     async def __aenter__(self) -> Self:
         return self
@@ -163,7 +134,7 @@ class Forge:
 
     async def close(self) -> None:
         """Closes every connection."""
-        await self._http.aclose()
+        await self._to.close()
 
     # --- reads: a value, or NotFound, Denied, Unavailable, Moved ---
 
@@ -235,11 +206,11 @@ class Forge:
     async def get_diff(self, repo: RepoRef, number: int, *, max_bytes: int = 512 * 1024) -> Text:
         """Returns a pull request's diff, cut at `max_bytes`."""
         path = f"{repo.path}/pulls/{number}.diff"
-        answer = await self._ask("GET", path, limit=max_bytes, cut=True)
+        answer = await self._to.ask("GET", path, limit=max_bytes, cut=True)
         await self._check(answer, path, repo)
         return Text(answer.body.decode("utf-8", "replace"), answer.truncated)
 
-    # --- writes: Done, Refused or Unknown; Moved when the name was old and nothing was written ---
+    # --- writes: Done, Refused or Unknown; what is raised instead (Moved above all) means that nothing was written ---
 
     async def create_comment(self, repo: RepoRef, number: int, body: str) -> Outcome:
         """Posts a comment on an issue or pull request."""
@@ -256,16 +227,16 @@ class Forge:
 
     # --- how ---
 
-    async def _write(self, method: str, path: str, content: Mapping[str, Any], repo: RepoRef) -> Outcome:
+    async def _write(self, method: str, path: str, content: Mapping[str, str], repo: RepoRef) -> Outcome:
         try:
-            answer = await self._ask(method, path, content=content)
-        except _NoAnswer as none:
+            answer = await self._to.ask(method, path, content=content)
+        except NoAnswer as none:
             return Unknown(none.code, sent=none.sent)
         status = answer.status
         if status in _REDIRECTS:
             raise await self._moved(repo)
         if _FIRST_ERROR <= status < _FIRST_SERVER_ERROR and status not in _UNSURE:
-            return Refused(status, _code_of(status), _words(answer))
+            return Refused(status, code_of(status), words(answer))
         if status not in (200, 201):
             return Unknown(codes.FORGE_ERROR)
         try:
@@ -284,64 +255,32 @@ class Forge:
     ) -> list[T]:
         """Reads a whole list; a list shorter than the forge's own count is an error, never an answer (GW-R-167)."""
         rows: list[T] = []
-        async for answer in self._pages(path, params, paged=paged):
-            await self._check(answer, path, repo)
-            rows += _decode(answer, list[kind], path)  # type: ignore[valid-type]
-            if not answer.headers.get("link", "").count('rel="next"'):
-                total = answer.headers.get("x-total-count", "")
-                if total.isdecimal() and len(rows) < int(total):
-                    raise _unavailable(codes.FORGE_PARTIAL, path)
-                return rows
-        raise _unavailable(codes.FORGE_TOO_LARGE, path)
-
-    async def _pages(self, path: str, params: Mapping[str, str], *, paged: bool) -> AsyncIterator[_Answer]:
         for page in range(1, _MOST_PAGES + 1):
-            # Some lists have no pages today; the first question is then asked plainly, in case they get some.
-            at = {"page": str(page), "limit": str(_PAGE)} if paged or page > 1 else {}
-            yield await self._asked(path, {**params, **at})
+            at = {"page": str(page), "limit": str(_PAGE)} if paged else {}
+            answer = await self._asked(path, {**params, **at})
+            await self._check(answer, path, repo)
+            batch = _decode(answer, list[kind], path)  # type: ignore[valid-type]
+            rows += batch
+            more = 'rel="next"' in answer.headers.get("link", "")
+            if more and not paged:
+                # This list has no pages today; should it get some, it is read again from its first one.
+                return await self._list(path, kind, repo, params)
+            count = answer.headers.get("x-total-count", "")
+            total = int(count) if count.isdecimal() else None
+            if more or (paged and total is None and len(batch) >= _PAGE):
+                continue
+            if total is not None and len(rows) < total:
+                raise unavailable(codes.FORGE_PARTIAL, path)
+            return rows
+        raise unavailable(codes.FORGE_TOO_LARGE, path)
 
-    async def _asked(self, path: str, params: Mapping[str, str] | None = None) -> _Answer:
+    async def _asked(self, path: str, params: Mapping[str, str] | None = None) -> Answer:
         try:
-            return await self._ask("GET", path, params=params)
-        except _NoAnswer as none:
-            raise _unavailable(none.code, path) from none
+            return await self._to.ask("GET", path, params=params)
+        except NoAnswer as none:
+            raise unavailable(none.code, path) from none
 
-    async def _ask(
-        self,
-        method: str,
-        path: str,
-        *,
-        params: Mapping[str, str] | None = None,
-        content: Mapping[str, Any] | None = None,
-        limit: int | None = None,
-        cut: bool = False,
-    ) -> _Answer:
-        """Makes one request within the time and size limits; raises _NoAnswer when there is no whole answer."""
-        assert_outside("a request to the forge")
-        headers = {"Authorization": f"token {self._token.reveal().strip()}"}
-        data = None
-        if content is not None:
-            headers["Content-Type"] = "application/json"
-            data = msgspec.json.encode(content)
-        request = self._http.build_request(method, self._api + path, params=params, headers=headers, content=data)
-        try:
-            async with asyncio.timeout(self._timeout_s):
-                response = await self._http.send(request, stream=True)
-                try:
-                    body, more = await _bounded(response, limit or self._max_bytes)
-                finally:
-                    await response.aclose()
-        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as error:
-            raise _NoAnswer(codes.FORGE_UNREACHABLE, sent=False) from error
-        except (TimeoutError, httpx.TimeoutException) as error:
-            raise _NoAnswer(codes.FORGE_TIMEOUT, sent=True) from error
-        except httpx.HTTPError as error:
-            raise _NoAnswer(codes.FORGE_UNREACHABLE, sent=True) from error
-        if more and not cut:
-            raise _NoAnswer(codes.FORGE_TOO_LARGE, sent=True)
-        return _Answer(response.status_code, response.headers, body, more)
-
-    async def _check(self, answer: _Answer, path: str, repo: RepoRef | None) -> None:
+    async def _check(self, answer: Answer, path: str, repo: RepoRef | None) -> None:
         status = answer.status
         if status == 200:  # noqa: PLR2004 - the one status of a read
             return
@@ -349,7 +288,7 @@ class Forge:
             raise await self._moved(repo)
         if status == 204:  # noqa: PLR2004 - the forge's answer for a comment that is not a plain one
             raise NotFound("The forge does not hand out this comment.", code=codes.FORGE_NOT_PLAIN_COMMENT)
-        raise _refusal(status, _words(answer), path)
+        raise refusal(status, words(answer), path)
 
     async def _moved(self, repo: RepoRef) -> Moved | Unavailable:
         if repo.native_id is None:
@@ -367,74 +306,18 @@ class Forge:
         return Moved(now.owner.name, now.name, repo.native_id)
 
 
-async def _bounded(response: httpx.Response, limit: int) -> tuple[bytes, bool]:
-    """Reads at most `limit` bytes of an answer, and tells whether there was more."""
-    chunks: list[bytes] = []
-    size = 0
-    async for chunk in response.aiter_bytes():
-        chunks.append(chunk)
-        size += len(chunk)
-        if size > limit:
-            return b"".join(chunks)[:limit], True
-    return b"".join(chunks), False
-
-
-def _decode(answer: _Answer, kind: type[T], path: str) -> T:
+def _decode(answer: Answer, kind: type[T], path: str) -> T:
     try:
         return msgspec.json.decode(answer.body, type=kind)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise _unavailable(codes.FORGE_BAD_ANSWER, path) from error
+        raise unavailable(codes.FORGE_BAD_ANSWER, path) from error
 
 
 def _comment(row: CommentRow, path: str) -> Comment:
     try:
         return row.comment()
     except (ValueError, OverflowError) as error:
-        raise _unavailable(codes.FORGE_BAD_ANSWER, path) from error
-
-
-def _code_of(status: int) -> str:
-    known = {
-        401: codes.FORGE_AUTH,
-        403: codes.FORGE_DENIED,
-        404: codes.FORGE_NOT_FOUND,
-        409: codes.FORGE_CONFLICT,
-        423: codes.FORGE_LOCKED,
-        429: codes.FORGE_RATE_LIMITED,
-    }
-    return known.get(status, codes.FORGE_INVALID)
-
-
-def _refusal(status: int, words: str, path: str) -> StationmasterError:
-    said = f": {words}" if words else ""
-    where = f"(GET {path}, status {status})"
-    code = _code_of(status)
-    if status in (401, 403):
-        hint = "Check the bot's token and its scopes." if status == 401 else ""  # noqa: PLR2004
-        return Denied(f"The forge refuses the bot{said} {where}.", code=code, hint=hint)
-    if status in (404, 410):
-        return NotFound(f"The forge does not show this to the bot{said} {where}.", code=codes.FORGE_NOT_FOUND)
-    if code == codes.FORGE_RATE_LIMITED:
-        return Unavailable(f"The forge asks to slow down {where}.", code=code)
-    return Unavailable(f"The forge did not answer the question{said} {where}.", code=codes.FORGE_ERROR)
-
-
-def _unavailable(code: str, path: str) -> Unavailable:
-    sentence = codes.text(code)
-    return Unavailable(f"{sentence[0].upper()}{sentence[1:]} (GET {path}).", code=code)
-
-
-def _words(answer: _Answer) -> str:
-    """Returns the forge's own message, short, on one line and without secrets."""
-    try:
-        body = msgspec.json.decode(answer.body, type=dict[str, Any])
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return ""
-    message = body.get("message")
-    if not isinstance(message, str):
-        return ""
-    line = " ".join("".join(char if char.isprintable() else " " for char in message).split())
-    return redact.clean(line)[:200]
+        raise unavailable(codes.FORGE_BAD_ANSWER, path) from error
 
 
 def explain(error: StationmasterError) -> str:

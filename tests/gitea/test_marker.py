@@ -97,7 +97,7 @@ def test_order_is_free_unknown_attributes_are_passed_over_and_escapes_are_read()
         MINE.replace("<", "\\u003c").replace(">", "\\u003e"),
     ],
 )
-def test_what_is_no_proof(text: str) -> None:
+def test_what_is_no_proof(text: str) -> None:  # GW-R-165
     assert not mine(text)
 
 

@@ -54,7 +54,7 @@ class Rig:
     def settings(self, base_url: str = "", **changes: Any) -> CodexSettings:
         config: dict[str, Any] = {"model": "scripted-model"}
         if base_url:
-            provider = {"name": "scripted", "base_url": base_url, "wire_api": "responses"}
+            provider: dict[str, Any] = {"name": "scripted", "base_url": base_url, "wire_api": "responses"}
             provider |= {"requires_openai_auth": False, "request_max_retries": 0, "stream_max_retries": 0}
             config |= {"model_provider": "scripted", "model_providers": {"scripted": provider}}
         return replace(CodexSettings(home=self.codex, config=config), **changes)

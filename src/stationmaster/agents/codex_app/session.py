@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import AsyncIterator, Coroutine
 from typing import Any
 
@@ -45,18 +46,13 @@ _UNWANTED = (
 _COLLABORATION = "collaborationMode"
 # What a Codex says that does not know, or does not take, a parameter of ours (GW-R-144).
 _UNKNOWN_WORDS = ("collaborationmode", "collaboration_mode", "unknown field", "unknown variant", "missing field")
-_LOST_WORDS = (
-    "no rollout found",
-    "not found",
-    "is archived",
-    "invalid session id",
-    "invalid thread id",
-    "failed to load rollout",
-    "failed to read session metadata",
-    "rollout is empty",
-    "empty session file",
-    "failed to parse",
+# Every way in which a stored thread is gone, as Codex says it; a model provider that is "not found" is none of them.
+_LOST = re.compile(
+    r"no rollout found|session \S+ is archived|invalid (session|thread) id"
+    r"|failed to read session metadata|(thread|session|conversation|rollout)\b[^.]{0,80} not found"
 )
+# Files that cannot be read at this moment (too many open, no permission, a failing disk) are not lost.
+_MOMENTARY = re.compile(r"os error (?!2\b)")
 _BUSY_WORDS = "already has an active writer"
 
 
@@ -145,9 +141,9 @@ class CodexRun:
             words = refusal.words.lower()
             if _BUSY_WORDS in words:
                 raise Unavailable(f"Thread {thread_id} is open elsewhere.", code="session_busy") from None
-            if any(lost in words for lost in _LOST_WORDS):
+            if _LOST.search(words) and not _MOMENTARY.search(words):
                 raise NotFound(
-                    f"Codex no longer has thread {thread_id}: {redact.clean(refusal.words)[:200]}.",
+                    f"Codex no longer has thread {thread_id}: {redact.clean(refusal.words)[:200].rstrip('.')}.",
                     code="session_unrecoverable",
                     hint="A new thread is needed.",
                 ) from None

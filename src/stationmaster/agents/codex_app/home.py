@@ -115,6 +115,13 @@ def prepare(settings: CodexSettings, spec: RunSpec) -> None:
     _replace(home / "config.toml", toml(_config(settings, spec)), 0o600)
 
 
+def rooms(settings: CodexSettings, spec: RunSpec) -> isolation.Rooms:
+    """Returns the folders that a run may see."""
+    return isolation.Rooms(
+        settings.command, spec.worktree, spec.bare, spec.codex_home, spec.run_temp, mounts=spec.mounts
+    )
+
+
 def host_temp(spec: RunSpec) -> Path:
     """Returns the app-server's own TMPDIR, which commands can only read."""
     return spec.run_temp / "host"

@@ -94,9 +94,7 @@ class CodexRun:
         `codex_not_logged_in`.
         """
         home.prepare(settings, spec)
-        rooms = isolation.Rooms(
-            settings.command, spec.worktree, spec.bare, spec.codex_home, spec.run_temp, mounts=spec.mounts
-        )
+        rooms = home.rooms(settings, spec)
         process = await AgentProcess.spawn(
             isolation.wrap(spec.isolation, rooms, [str(settings.command), "app-server"], bwrap=settings.bwrap),
             env=home.environment(settings, spec),

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 _CELL = 60
+_UNSEEN = frozenset({"Cc", "Cf", "Co", "Cs", "Zl", "Zp"})
 
 
 def text(value: Any) -> str:
@@ -23,7 +24,7 @@ def text(value: Any) -> str:
         return ", ".join(f"{name}={text(inner)}" for name, inner in value.items()) or "-"
     if isinstance(value, list | tuple):
         return ", ".join(text(inner) for inner in value) or "-"
-    return "".join(" " if unicodedata.category(char).startswith("C") else char for char in str(value))
+    return "".join(" " if unicodedata.category(char) in _UNSEEN else char for char in str(value))
 
 
 def table(rows: Sequence[Mapping[str, Any]], columns: Iterable[str] = ()) -> str:

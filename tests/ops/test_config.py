@@ -90,6 +90,10 @@ WRONG = [
     ("[web]\nport = 65536", "web.port must be between 0 and 65535."),
     ("[web]\nport = 80.5", "web.port must be a whole number."),
     ("[web]\nwebhook_max_bytes = 1", "web.webhook_max_bytes must be between 1024 and 1.07374e+09."),
+    (
+        "[codex.config]\napproval_policy = 'x'",
+        "codex.config.approval_policy must be left out: Stationmaster sets it itself.",
+    ),
     ("[log]\nlevel = 'loud'", 'log.level must be one of "debug", "info", "warning", "error".'),
     ("[gitea", "is not TOML:"),
 ]

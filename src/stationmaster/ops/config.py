@@ -17,6 +17,7 @@ from typing import Any, get_type_hints
 from urllib.parse import urlsplit
 
 from stationmaster import faults
+from stationmaster.agents.codex_app.home import refused_keys
 from stationmaster.errors import Invalid
 from stationmaster.ops import typed
 from stationmaster.ops.home import Home
@@ -176,6 +177,9 @@ def _fill(merged: dict[str, Any], home: Home) -> None:
 def _check_together(config: Config) -> None:
     """Refuses values that are each possible but contradict one another."""
     _check_passed_through("codex.config", config.codex.config)
+    refused = refused_keys(config.codex.config)
+    if refused:
+        raise typed.WrongValue(f"codex.config.{refused[0]}", "must be left out: Stationmaster sets it itself")
     lease = config.gitea.lease
     if lease.ttl_s < 2 * lease.heartbeat_s:
         raise typed.WrongValue(

@@ -18,11 +18,12 @@ from typing import Annotated
 import typer
 
 from stationmaster import redact
+from stationmaster.agents.codex_app import login
 from stationmaster.control import cli, errors
 from stationmaster.control.registry import COMMANDS
 from stationmaster.control.socket import Door, opened
 from stationmaster.errors import Bug, StationmasterError
-from stationmaster.ops import config, config_text, daemon, logs, wiring
+from stationmaster.ops import config, config_text, daemon, logs, standin, wiring
 from stationmaster.ops.home import Home, prepare
 from stationmaster.ops.settings import Config
 
@@ -35,8 +36,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+codex_app = typer.Typer(no_args_is_help=True, help="The agent's own account.")
 config_app = typer.Typer(no_args_is_help=True, help="The effective configuration.")
+app.add_typer(codex_app, name="codex")
 app.add_typer(config_app, name="config")
+app.add_typer(standin.app, name="standin")
 
 _Json = Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")]
 
@@ -95,6 +99,13 @@ def config_show(*, as_json: _Json = False) -> None:
     _, loaded = _load()
     values = config_text.plain(loaded)
     typer.echo(json.dumps(values) if as_json else config_text.toml(values), nl=as_json)
+
+
+@codex_app.command("login", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def codex_login(context: typer.Context) -> None:
+    """Logs in to Codex on this terminal and keeps the login in codex.home; --device-auth and the like are passed on."""
+    _, loaded = _load()
+    raise typer.Exit(login.login(wiring.codex_settings(loaded), env=config.environment(), args=context.args))
 
 
 @app.command()

@@ -103,7 +103,7 @@ class Codex:
     model: str
     reasoning_effort: Literal["", "minimal", "low", "medium", "high", "xhigh"]
     developer_instructions: str
-    sandbox: Literal["scoped", "danger-full-access"]
+    sandbox: Literal["workspace-write", "danger-full-access"]
     request_timeout_s: Seconds
     turn_timeout_s: Seconds
     config: Mapping[str, Any]

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 
 from starlette.types import ASGIApp
 
+from stationmaster.agents.codex_app.settings import CodexSettings, packaged_binary
 from stationmaster.clock import Clock, SystemClock
 from stationmaster.control import rest
 from stationmaster.control.commands import Site
@@ -29,6 +30,21 @@ def open_ledger(config: Config, home: Home, clock: Clock) -> Ledger:
     """Opens the ledger that the configuration names."""
     database = home.database if config.database.url is None else config.database.url.reveal()
     return Ledger.open(database, SLICES, clock=clock)
+
+
+def codex_settings(config: Config) -> CodexSettings:
+    """Returns what the Codex driver needs to know."""
+    codex = config.codex
+    return CodexSettings(
+        home=codex.home,
+        command=codex.command or packaged_binary(),
+        model=codex.model,
+        reasoning_effort=codex.reasoning_effort,
+        developer_instructions=codex.developer_instructions,
+        sandbox=codex.sandbox,
+        config=codex.config,
+        request_timeout_s=codex.request_timeout_s,
+    )
 
 
 @contextlib.asynccontextmanager

@@ -1,0 +1,34 @@
+"""Mounts the stand-ins on the command line; each prints one JSON line when it listens and runs until it is stopped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stationmaster.standins.forge import server as forge_server
+from stationmaster.standins.responses_model import server as model_server
+
+app = typer.Typer(no_args_is_help=True, help="A forge and a model to try Stationmaster with, without accounts.")
+
+_Port = Annotated[int, typer.Option(help="The port to listen on; 0 for any free one.", min=0, max=65535)]
+
+
+@app.command()
+def forge(
+    folder: Annotated[Path, typer.Option("--dir", help="Folder that keeps its users, repositories and comments.")],
+    port: _Port = 0,
+    faults: Annotated[Path | None, typer.Option(help="JSON file of faults to play, for tests.")] = None,
+) -> None:
+    """Runs a Gitea-compatible server."""
+    forge_server.main(port, folder, faults)
+
+
+@app.command()
+def model(
+    port: _Port = 0,
+    scenario: Annotated[Path | None, typer.Option(help="JSON file of what the model says.")] = None,
+) -> None:
+    """Runs a scripted model that speaks the Responses API."""
+    model_server.main(port, scenario)

@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.ops.conftest import COMMAND
+
+
+@pytest.mark.parametrize(
+    ("words", "path"), [(["forge", "--dir", "kept"], "/api/v1/version"), (["model"], "/v1/models")]
+)
+def test_a_stand_in_says_where_it_listens_and_ends_when_told(tmp_path: Path, words: list[str], path: str) -> None:
+    process = subprocess.Popen(
+        [*COMMAND, "standin", *words, "--port", "0"], cwd=tmp_path, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        line = json.loads(process.stdout.readline())
+        assert line["event"] == "listening"
+        base = line.get("url") or line["base_url"].removesuffix("/v1")
+        assert httpx.get(base + path, trust_env=False).status_code < 500
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+    assert process.returncode == 0

@@ -64,7 +64,6 @@ def apply(git: Git, bare: Path, tree: Path, decision: Decision, *, saved_as: str
 
 
 def _set_aside(git: Git, bare: Path, decision: Decision, saved_as: str) -> None:
-    saved = mirror.local_tip(git, bare, saved_as)
-    if saved is not None and saved == decision.left:
-        return
-    mirror.rename_branch(git, bare, decision.branch, saved_as)
+    # A branch that no longer stands on the side to keep was renamed before, or is the new one already.
+    if mirror.local_tip(git, bare, decision.branch) == decision.left:
+        mirror.rename_branch(git, bare, decision.branch, saved_as)

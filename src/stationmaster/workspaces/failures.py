@@ -15,7 +15,11 @@ _LONGEST = 400
 _TELLING = ("fatal:", "error:", "remote:", "bwrap:", "!")
 _UNPRINTABLE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 # A line that starts with "remote:" is the other side's lock, which waiting here does not open.
-_LOCKED = re.compile(r"^(?!remote:).*Unable to create '(?P<path>/[^'\n]+\.lock)': File exists", re.MULTILINE)
+_LOCKED = re.compile(
+    r"^(?!remote:).*(?:Unable to create '(?P<path>/[^'\n]+\.lock)'|could not lock config file (?P<config>/[^\n]+)): "
+    r"File exists",
+    re.MULTILINE,
+)
 _AUTH = re.compile(
     r"Authentication failed|could not read (Username|Password)|HTTP 40[13]|returned error: 40[13]|Access denied"
 )
@@ -37,7 +41,9 @@ class Result:
 def lock_in_the_way(result: Result) -> str | None:
     """Returns the path of the local lock that made a command fail, or None."""
     found = _LOCKED.search(result.stderr) if result.code else None
-    return found["path"] if found else None
+    if found is None:
+        return None
+    return found["path"] or f"{found['config']}.lock"
 
 
 def words(text: str) -> str:

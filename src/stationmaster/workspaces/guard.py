@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from stationmaster.errors import Invalid, StationmasterError
+from stationmaster.errors import Invalid, Unavailable
 from stationmaster.workspaces import mirror, paths, worktree
 from stationmaster.workspaces.git import Git
 from stationmaster.workspaces.paths import Layout
@@ -169,8 +169,10 @@ def _contents(git: Git, bare: Path, tree: Path) -> Problem | None:
         return None
     try:
         state = worktree.inspect(git, bare, tree)
-    except StationmasterError as error:
-        return Problem("workspace_locked", f"git could not read the worktree {tree}: {error}")
+    except Unavailable as error:
+        if error.code != "git_failed":
+            raise
+        return Problem("workspace_missing", f"git could not read the worktree {tree}: {error.message}")
     return of_state(state, tree)
 
 

@@ -44,10 +44,12 @@ def has_own_git_file(bare: Path, tree: Path) -> bool:
         handle = os.open(tree / ".git", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return False
-    with os.fdopen(handle, "rb") as file:
+    try:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             return False
-        return file.read(_GIT_FILE_LIMIT) == git_file(bare, tree).encode()
+        return os.read(handle, _GIT_FILE_LIMIT) == git_file(bare, tree).encode()
+    finally:
+        os.close(handle)
 
 
 def is_registered(bare: Path, tree: Path) -> bool:

@@ -1,0 +1,558 @@
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stationmaster.errors import Invalid, Unavailable
+from stationmaster.workspaces import mirror, worktree
+from stationmaster.workspaces.failures import Result
+from stationmaster.workspaces.git import Git
+from tests.workspaces.conftest import AUTHOR, BRANCH, Place, person, picture
+
+ADMIN = "worktrees/issue-7"
+
+
+def test_a_worktree_stands_on_a_branch_of_its_own(ready: Place) -> None:
+    state = ready.inspect()
+    assert (state.head, state.branch, state.problem) == (ready.main(), BRANCH, None)
+    assert (ready.tree / "src" / "app.py").read_text() == "print('hello')\n"
+    assert (ready.tree / ".git").read_text() == f"gitdir: {ready.bare / ADMIN}\n"
+
+
+def test_making_it_again_changes_nothing(ready: Place) -> None:
+    (ready.tree / "README.md").write_text("edited")
+    before = picture(ready.bare, ready.tree)
+    later = ready.commit_at_remote("main", "n.txt", "1")
+    worktree.ensure(ready.git, ready.bare, ready.tree, BRANCH, later)
+    assert picture(ready.bare, ready.tree) == before
+
+
+def test_a_branch_left_by_a_crash_is_used_where_it_is(place: Place) -> None:
+    place.clone()
+    place.git.bare(place.bare, "branch", "--", BRANCH, place.main())
+    new = place.commit_at_remote("main", "n.txt", "1")
+    mirror.fetch(place.git, place.bare, None)
+    worktree.ensure(place.git, place.bare, place.tree, BRANCH, new)
+    assert place.inspect().head != new
+
+
+def test_another_branch_is_not_taken_for_ours(ready: Place) -> None:
+    with pytest.raises(Unavailable) as busy:
+        worktree.ensure(ready.git, ready.bare, ready.tree, "stationmaster/issue-7-2", ready.main())
+    assert busy.value.code == "workspace_branch_busy"
+
+
+@pytest.mark.parametrize("foreign", ["files", "link", "file", "registered"])
+def test_something_in_the_way_is_refused_untouched(place: Place, foreign: str) -> None:
+    place.clone()
+    place.tree.parent.mkdir()
+    if foreign == "files":
+        place.tree.mkdir()
+        (place.tree / "x").write_text("x")
+    elif foreign == "link":
+        place.tree.symlink_to(place.root)
+    elif foreign == "file":
+        place.tree.write_text("x")
+    else:
+        (place.bare / ADMIN).mkdir(parents=True)
+    before = picture(place.layout.root)
+    with pytest.raises(Unavailable) as refused:
+        worktree.ensure(place.git, place.bare, place.tree, BRANCH, place.main())
+    assert refused.value.code == "workspace_missing"
+    assert picture(place.layout.root) == before
+
+
+@pytest.mark.parametrize("branch", ["-d", "a..b", "x.lock", "HEAD", ""])
+def test_branch_names_are_checked(place: Place, branch: str) -> None:  # GW-R-132
+    place.clone()
+    with pytest.raises(Invalid):
+        worktree.ensure(place.git, place.bare, place.tree, branch, place.main())
+
+
+def test_looking_changes_nothing_not_even_the_index(ready: Place) -> None:
+    os.utime(ready.tree / "README.md", (1, 1))  # git would like to refresh its index now
+    (ready.tree / "new").write_text("x")
+    before = picture(ready.bare, ready.tree)
+    assert ready.inspect().dirty == ("new",)
+    assert picture(ready.bare, ready.tree) == before
+
+
+def test_ignored_files_are_no_dirt_and_stay(ready: Place) -> None:
+    (ready.tree / "ignored").mkdir()
+    (ready.tree / "ignored" / "cache").write_text("x")
+    (ready.tree / "a.log").write_text("x")
+    assert ready.inspect().problem is None
+    assert not ready.save().changed
+    assert (ready.tree / "a.log").exists()
+
+
+def test_a_conflict_and_a_begun_operation_are_seen(ready: Place) -> None:
+    (ready.tree / "README.md").write_text("ours\n")
+    ready.save()
+    theirs = ready.commit_at_remote("main", "README.md", "theirs\n")
+    mirror.fetch(ready.git, ready.bare, None)
+    person("-c", "user.name=a", "-c", "user.email=a@b", "merge", theirs, cwd=ready.tree, check=False)
+    state = ready.inspect()
+    assert (state.problem, state.conflicts, state.operation) == ("workspace_conflict", ("README.md",), "merge")
+    (ready.tree / "README.md").write_text("both\n")
+    person("add", "-A", cwd=ready.tree)
+    assert ready.inspect().problem == "workspace_locked"  # GW-R-128
+
+
+@pytest.mark.parametrize(
+    "lock",
+    [f"{ADMIN}/index.lock", f"{ADMIN}/HEAD.lock", "config.lock", "packed-refs.lock", "shallow.lock", "HEAD.lock",
+     f"refs/heads/{BRANCH}.lock"],
+)  # fmt: skip
+def test_a_lock_that_stays_is_found(ready: Place, lock: str) -> None:  # GW-R-128
+    path = ready.bare / lock
+    path.write_text("")
+    state = ready.inspect()
+    assert (state.problem, state.locks) == ("workspace_locked", (path,))
+    assert path.exists()
+
+
+def test_a_lock_that_ends_in_time_is_none(ready: Place) -> None:
+    patient = Git(timeout_s=60, lock_wait_s=20, home=ready.root / "h")
+    lock = ready.bare / ADMIN / "index.lock"
+    lock.touch()
+    looking = threading.Event()
+    seen: list[object] = []
+
+    def look() -> None:
+        looking.set()
+        seen.append(worktree.inspect(patient, ready.bare, ready.tree).problem)
+
+    worker = threading.Thread(target=look)
+    worker.start()
+    looking.wait(10)
+    lock.rename(ready.root / "away")
+    worker.join(20)
+    assert seen == [None]
+
+
+def test_locks_born_under_our_commit_can_be_told_from_older_ones(ready: Place) -> None:
+    old, new = ready.bare / ADMIN / "index.lock", ready.bare / ADMIN / "HEAD.lock"
+    old.touch()
+    new.touch()
+    os.utime(old, (1000, 1000))
+    assert set(worktree.locks_now(ready.bare, ready.tree)) == {old, new}
+    assert worktree.locks_now(ready.bare, ready.tree, since=2000 * 1_000_000) == (new,)
+
+
+def test_everything_an_agent_left_is_saved(ready: Place) -> None:
+    tree = ready.tree
+    (tree / "line\nbreak.txt").write_text("n")
+    (tree / "umlaut ü.txt").write_text("u")
+    Path(os.fsdecode(bytes(tree) + b"/bytes-\xff")).write_text("b")
+    (tree / "-rf").write_text("dash")
+    (tree / ":(top)odd").write_text("magic")
+    (tree / "src" / "app.py").unlink()
+    (tree / "README.md").chmod(0o755)
+    (tree / "link").symlink_to("/etc/passwd")
+    (tree / "empty").mkdir()
+    (tree / "deep" / "er").mkdir(parents=True)
+    (tree / "deep" / "er" / "x").write_text("x")
+    person("add", "--intent-to-add", "umlaut ü.txt", cwd=tree)
+    saved = ready.save("stationmaster: task_1 t1 answered\n\nMore.")
+    assert saved.changed
+    assert saved.before == ready.main()
+    assert ready.inspect().problem is None
+    assert ready.inspect().head == saved.after
+    names = ready.saved_files(saved.after)
+    assert {"line\nbreak.txt", "umlaut ü.txt", "-rf", ":(top)odd", "link", "deep/er/x"} <= names
+    assert "src/app.py" not in names
+    assert len([name for name in names if name.startswith("bytes-")]) == 1
+    modes = person("-C", str(ready.bare), "ls-tree", saved.after)
+    assert "120000" in modes
+    assert "100755" in modes
+    assert person("-C", str(ready.bare), "cat-file", "-p", saved.after).splitlines()[1] == f"parent {saved.before}"
+    log = person("-C", str(ready.bare), "log", "-1", "--format=%an|%ae|%cn|%ce|%B", saved.after)
+    assert log == "Station Bot|bot@example.test|Station Bot|bot@example.test|stationmaster: task_1 t1 answered\n\nMore."
+
+
+def test_an_unchanged_tree_makes_no_commit(ready: Place) -> None:
+    os.utime(ready.tree / "README.md", (1, 1))
+    assert ready.save() == worktree.Saved(ready.main(), ready.main(), changed=False)
+    assert ready.save("again").after == ready.main()
+
+
+def test_a_file_that_is_replaced_by_a_folder_and_back(ready: Place) -> None:
+    (ready.tree / "README.md").unlink()
+    (ready.tree / "README.md").mkdir()
+    (ready.tree / "README.md" / "x").write_text("x")
+    assert "README.md/x" in ready.saved_files(ready.save().after)
+    (ready.tree / "README.md" / "x").unlink()
+    (ready.tree / "README.md").rmdir()
+    (ready.tree / "README.md").write_text("file")
+    assert "README.md" in ready.saved_files(ready.save().after)
+
+
+def test_a_pipe_or_socket_is_passed_over(ready: Place) -> None:
+    os.mkfifo(ready.tree / "pipe")
+    (ready.tree / "x.txt").write_text("x")
+    assert "pipe" not in ready.saved_files(ready.save().after)
+    assert stat.S_ISFIFO((ready.tree / "pipe").lstat().st_mode)
+    assert ready.inspect().problem is None
+
+
+def test_a_large_file_is_saved(ready: Place) -> None:
+    with (ready.tree / "large.bin").open("wb") as file:
+        file.truncate(200 * 1024 * 1024)
+    saved = ready.save()
+    size = person("-C", str(ready.bare), "cat-file", "-s", f"{saved.after}:large.bin")
+    assert size == str(200 * 1024 * 1024)
+
+
+def test_a_pointer_of_large_file_storage_stays_a_pointer(place: Place) -> None:
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 3\n"
+    place.commit_at_remote("main", "film.bin", pointer)
+    place.commit_at_remote("main", ".gitattributes", "*.bin filter=lfs diff=lfs merge=lfs -text\n")
+    place.ready()
+    assert (place.tree / "film.bin").read_text() == pointer
+    assert not place.save().changed
+
+
+def test_nested_repositories_are_moved_away_and_their_files_saved(ready: Place) -> None:
+    # Acceptance 3: an agent ran `git init` of its own.
+    for folder in ("inner", "src", "inner/deeper"):
+        person("init", "-q", str(ready.tree / folder))
+        (ready.tree / folder / "made.txt").write_text(folder)
+    person("-c", "user.name=a", "-c", "user.email=a@b", "commit", "--allow-empty", "-qm", "x", cwd=ready.tree / "src")
+    (ready.tree / "file-style").mkdir()
+    (ready.tree / "file-style" / ".git").write_text("gitdir: /elsewhere\n")
+    (ready.tree / "file-style" / "y").write_text("y")
+    (ready.tree / ".GIT").mkdir()
+    (ready.tree / ".GIT" / "config").write_text("odd")
+    saved = ready.save()
+    assert saved.nested == (".GIT", "file-style/.git", "inner/.git", "inner/deeper/.git", "src/.git")
+    assert {"inner/made.txt", "src/made.txt", "inner/deeper/made.txt", "file-style/y"} <= ready.saved_files(saved.after)
+    assert (ready.nested / "src" / ".git" / "HEAD").is_file()
+    assert (ready.nested / "file-style" / ".git").read_text() == "gitdir: /elsewhere\n"
+    assert ready.inspect().problem is None
+    assert ready.save() == worktree.Saved(saved.after, saved.after, changed=False)
+
+
+def test_repositories_in_an_ignored_folder_stay(ready: Place) -> None:
+    person("init", "-q", str(ready.tree / "ignored" / "dep"))
+    saved = ready.save()
+    assert saved.nested == ()
+    assert (ready.tree / "ignored" / "dep" / ".git" / "HEAD").is_file()
+
+
+def with_submodule(place: Place) -> None:
+    work = place.root / "sub-work"
+    person("clone", "-q", str(place.remote), str(work))
+    (work / ".gitmodules").write_text('[submodule "lib"]\n\tpath = lib\n\turl = ../lib.git\n')
+    person("add", "-A", cwd=work)
+    person("update-index", "--add", "--cacheinfo", f"160000,{person('rev-parse', 'HEAD', cwd=work)},lib", cwd=work)
+    person("commit", "-qm", "Add lib", cwd=work)
+    person("push", "-q", "origin", "HEAD:main", cwd=work)
+
+
+def test_a_registered_submodule_is_left_alone(place: Place) -> None:
+    with_submodule(place)
+    place.ready()
+    person("init", "-q", str(place.tree / "lib"))
+    (place.tree / "lib" / "inside.txt").write_text("x")
+    person("-c", "user.name=a", "-c", "user.email=a@b", "commit", "--allow-empty", "-qm", "x", cwd=place.tree / "lib")
+    assert place.inspect().problem is None
+    (place.tree / "new.txt").write_text("x")
+    saved = place.save()
+    assert saved.nested == ()
+    assert (place.tree / "lib" / ".git").is_dir()
+    changed = person("-C", str(place.bare), "diff", "--name-only", saved.before, saved.after)
+    assert changed == "new.txt"
+    assert place.inspect().problem is None
+
+
+def test_a_submodule_that_was_removed_is_saved_as_removed(place: Place) -> None:
+    with_submodule(place)
+    place.ready()
+    (place.tree / "lib").rmdir()
+    assert place.inspect().dirty == ("lib",)
+    assert "lib" not in place.saved_files(place.save().after)
+    assert place.inspect().problem is None
+
+
+def trap(folder: Path, mark: Path) -> None:
+    """Fills a repository's config with everything that makes git run a program when it reads the tree."""
+    program = folder.parent / "program.sh"
+    program.write_text(f'#!/bin/sh\necho "$0 $*" >> {mark}\ncat\n')
+    program.chmod(0o755)
+    for key in ("core.fsmonitor", "core.pager", "diff.external", "core.editor", "core.sshCommand", "gpg.program",
+                "filter.trap.clean", "filter.trap.smudge", "filter.trap.process", "diff.trap.textconv",
+                "diff.trap.command", "merge.trap.driver", "alias.status", "core.askPass"):  # fmt: skip
+        person("config", "-f", str(folder / "config"), key, str(program))
+    hooks = folder / "hooks"
+    hooks.mkdir(exist_ok=True)
+    for name in ("pre-commit", "post-index-change", "fsmonitor-watchman", "post-checkout", "reference-transaction"):
+        (hooks / name).write_text(program.read_text())
+        (hooks / name).chmod(0o755)
+    person("config", "-f", str(folder / "config"), "core.hooksPath", str(hooks))
+
+
+def everything(place: Place, *, branch: str = "stationmaster/other") -> None:
+    """Runs every verb that reads the tree."""
+    place.inspect()
+    place.save()
+    place.inspect()
+    worktree.switch(place.git, place.bare, place.tree, branch, place.main())
+    worktree.fast_forward(place.git, place.bare, place.tree, place.main())
+
+
+def test_config_and_filters_of_a_nested_repository_never_run(ready: Place, tmp_path: Path) -> None:
+    # Architecture §8: core.fsmonitor and a clean filter in a nested repository leave no file behind.
+    mark = tmp_path / "trapped"
+    for name in ("inner", "src"):
+        person("init", "-q", str(ready.tree / name))
+        (ready.tree / name / "x.txt").write_text("x")
+        person("add", "-A", cwd=ready.tree / name)
+        trap(ready.tree / name / ".git", mark)
+        (ready.tree / name / ".gitattributes").write_text("* filter=trap diff=trap merge=trap\n")
+        (ready.tree / name / "x.txt").write_text("changed")
+    (ready.tree / ".gitattributes").write_text("* filter=trap diff=trap merge=trap\n")
+    everything(ready)
+    assert not mark.exists()
+
+
+def test_config_and_filters_of_a_submodule_never_run(place: Place, tmp_path: Path) -> None:
+    mark = tmp_path / "trapped"
+    with_submodule(place)
+    place.ready()
+    lib = place.tree / "lib"
+    person("init", "-q", str(lib))
+    (lib / "x.txt").write_text("x")
+    person("add", "-A", cwd=lib)
+    person("-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "x", cwd=lib)
+    trap(lib / ".git", mark)
+    (lib / ".gitattributes").write_text("* filter=trap\n")
+    (lib / "x.txt").write_text("changed")
+    os.utime(lib / "x.txt", (5, 5))
+    (place.tree / "new.txt").write_text("x")
+    everything(place)
+    assert not mark.exists()
+    # The same look without our precautions springs the trap: it is a real one.
+    person(f"--git-dir={place.bare / ADMIN}", f"--work-tree={place.tree}", "status", check=False)
+    assert mark.exists()
+
+
+@pytest.mark.parametrize("kind", ["folder", "file", "link", "gone"])
+def test_a_replaced_git_file_leads_nowhere(ready: Place, tmp_path: Path, kind: str) -> None:
+    # Architecture §8: a replaced `.git` leaves no file behind; explicit folders are used, never discovery.
+    mark = tmp_path / "trapped"
+    evil = tmp_path / "evil"
+    person("init", "-q", str(evil))
+    person("config", "core.worktree", str(ready.tree), cwd=evil)
+    trap(evil / ".git", mark)
+    (ready.tree / ".git").rename(tmp_path / "was")
+    if kind == "folder":
+        (evil / ".git").rename(ready.tree / ".git")
+    elif kind == "file":
+        (ready.tree / ".git").write_text(f"gitdir: {evil / '.git'}\n")
+    elif kind == "link":
+        (ready.tree / ".git").symlink_to(evil / ".git")
+    (ready.tree / ".gitattributes").write_text("* filter=trap\n")
+    (ready.tree / "new.txt").write_text("x")
+    assert ready.inspect().head == ready.main()
+    saved = ready.save()
+    assert saved.nested == (() if kind == "gone" else (".git",))
+    assert "new.txt" in ready.saved_files(saved.after)
+    assert worktree.has_own_git_file(ready.bare, ready.tree)
+    everything(ready)
+    assert not mark.exists()
+
+
+def test_the_trap_would_have_sprung(ready: Place, tmp_path: Path) -> None:
+    # The same tree under plain git by discovery: proof that the traps above are real.
+    mark = tmp_path / "trapped"
+    person("init", "-q", str(ready.tree / "inner"))
+    (ready.tree / "inner" / "x.txt").write_text("x")
+    trap(ready.tree / "inner" / ".git", mark)
+    person("status", cwd=ready.tree / "inner", check=False)
+    assert mark.exists()
+
+
+def test_a_save_that_fails_says_so_in_gits_words_and_may_be_repeated(ready: Place) -> None:
+    (ready.tree / "new.txt").write_text("x")
+    lock = ready.bare / ADMIN / "index.lock"
+    lock.touch()
+    with pytest.raises(Unavailable, match=r"index\.lock") as failed:
+        ready.save()
+    assert failed.value.code == "workspace_save_failed"
+    moved = worktree.orphan(lock, 41)
+    assert moved.name == "index.lock.orphan-41"
+    assert ready.save().changed
+
+
+def test_a_head_that_moved_under_a_save_is_not_overwritten(ready: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    (ready.tree / "new.txt").write_text("x")
+    other = ready.commit_at_remote("main", "n.txt", "1")
+    mirror.fetch(ready.git, ready.bare, None)
+
+    plain = ready.git.tree
+
+    def meanwhile(bare: Path, tree: Path, *args: str, **options: Any) -> Result:
+        if args[0] == "update-ref":
+            person("-C", str(ready.bare), "update-ref", f"refs/heads/{BRANCH}", other)
+        return plain(bare, tree, *args, **options)
+
+    monkeypatch.setattr(ready.git, "tree", meanwhile)
+    with pytest.raises(Unavailable) as failed:
+        ready.save()
+    assert failed.value.code == "workspace_save_failed"
+    assert mirror.local_tip(ready.git, ready.bare, BRANCH) == other
+
+
+def test_a_clean_tree_moves_between_branches(ready: Place) -> None:
+    (ready.tree / "mine.txt").write_text("x")
+    saved = ready.save()
+    worktree.switch(ready.git, ready.bare, ready.tree, "stationmaster/issue-7-2", ready.main())
+    assert not (ready.tree / "mine.txt").exists()
+    assert ready.inspect().head == ready.main()
+    worktree.switch(ready.git, ready.bare, ready.tree, "stationmaster/issue-7-2", saved.after)
+    assert ready.inspect().head == ready.main()  # an existing branch keeps its place
+    worktree.switch(ready.git, ready.bare, ready.tree, BRANCH, ready.main())
+    assert ready.inspect().head == saved.after
+
+
+def test_a_dirty_tree_does_not_move(ready: Place) -> None:
+    (ready.tree / "README.md").write_text("edited")
+    before = picture(ready.bare, ready.tree)
+    for move in (
+        lambda: worktree.switch(ready.git, ready.bare, ready.tree, "stationmaster/x", ready.main()),
+        lambda: worktree.fast_forward(ready.git, ready.bare, ready.tree, ready.main()),
+    ):
+        with pytest.raises(Unavailable) as refused:
+            move()
+        assert refused.value.code == "workspace_dirty"
+    assert picture(ready.bare, ready.tree) == before
+
+
+def test_ignored_files_are_not_overwritten_by_a_move(ready: Place) -> None:
+    work = ready.root / "force"
+    person("clone", "-q", str(ready.remote), str(work))
+    (work / "ignored").mkdir()
+    (work / "ignored" / "cache").write_text("theirs")
+    person("add", "-f", "-A", cwd=work)
+    person("commit", "-qm", "Track it", cwd=work)
+    person("push", "-q", "origin", "HEAD:main", cwd=work)
+    mirror.fetch(ready.git, ready.bare, None)
+    (ready.tree / "ignored").mkdir()
+    (ready.tree / "ignored" / "cache").write_text("ours")
+    with pytest.raises(Unavailable):
+        worktree.fast_forward(ready.git, ready.bare, ready.tree, ready.main())
+    with pytest.raises(Unavailable):
+        worktree.switch(ready.git, ready.bare, ready.tree, "stationmaster/x", ready.main())
+    assert (ready.tree / "ignored" / "cache").read_text() == "ours"
+
+
+def test_fast_forward_goes_forward_only(ready: Place) -> None:
+    new = ready.commit_at_remote("main", "n.txt", "1")
+    mirror.fetch(ready.git, ready.bare, None)
+    assert worktree.fast_forward(ready.git, ready.bare, ready.tree, new)
+    assert worktree.fast_forward(ready.git, ready.bare, ready.tree, new)
+    assert (ready.tree / "n.txt").exists()
+    (ready.tree / "mine.txt").write_text("x")
+    ready.save()
+    assert not worktree.fast_forward(ready.git, ready.bare, ready.tree, new)
+
+
+def test_two_issues_have_two_trees(ready: Place) -> None:
+    other = ready.layout.tree("repo_1", "issue-8")
+    worktree.ensure(ready.git, ready.bare, other, "stationmaster/issue-8", ready.main())
+    (other / "x.txt").write_text("x")
+    worktree.save(ready.git, ready.bare, other, "m", ready.nested, AUTHOR)
+    assert ready.inspect().problem is None
+    assert ready.inspect().head == ready.main()
+    with pytest.raises(Unavailable):
+        worktree.switch(ready.git, ready.bare, other, BRANCH, ready.main())
+
+
+def test_a_half_made_worktree_of_ours_is_moved_away_and_made_again(ready: Place) -> None:
+    (ready.bare / ADMIN / "locked").write_text("initializing")
+    (ready.tree / "half").write_text("x")
+    assert ready.inspect().problem == "workspace_missing"
+    moved = worktree.orphan_worktree(ready.bare, ready.tree, 77)
+    assert [path.name for path in moved] == ["issue-7.orphan-77", "issue-7.orphan-77"]
+    assert (moved[0] / "half").read_text() == "x"
+    assert worktree.orphan_worktree(ready.bare, ready.tree, 77) == ()
+    worktree.ensure(ready.git, ready.bare, ready.tree, BRANCH, ready.main())
+    assert ready.inspect().problem is None
+
+
+def test_orphans_never_overwrite_and_may_be_repeated(tmp_path: Path) -> None:
+    for expected in ("x.part.orphan-5", "x.part.orphan-5-2", "x.part.orphan-5-3"):
+        (tmp_path / "x.part").mkdir()
+        assert worktree.orphan(tmp_path / "x.part", 5).name == expected
+    assert worktree.orphan(tmp_path / "x.part", 5) == tmp_path / "x.part.orphan-5"
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_a_save_of_many_files_is_one_commit(ready: Place) -> None:
+    for number in range(2000):
+        (ready.tree / f"f{number}.txt").write_text(str(number))
+    saved = ready.save()
+    assert len(ready.saved_files(saved.after)) == 2003
+
+
+_POINTS = (
+    "workspace.clone.before_rename",
+    "workspace.worktree.after_branch",
+    "workspace.worktree.after_add",
+    "workspace.save.after_nested",
+    "workspace.save.after_add",
+    "workspace.save.after_commit",
+    "workspace.branch.after_set_aside",
+    "workspace.switch.after_branch",
+)
+_LIFE = """
+import sys
+from pathlib import Path
+from stationmaster import faults
+from stationmaster.workspaces import branches, mirror, worktree
+from stationmaster.workspaces.branching import Decision
+from stationmaster.workspaces.git import Author, Git
+remote, bare, tree, nested, home, theirs, point = sys.argv[1:]
+bare, tree = Path(bare), Path(tree)
+git = Git(timeout_s=60, lock_wait_s=0.2, home=Path(home), local_remotes=(Path(remote).parent,))
+faults.arm(point)
+mirror.ensure(git, bare, remote, None)
+start = mirror.remote_tracking_tip(git, bare, "main")
+if mirror.local_tip(git, bare, "stationmaster/saved/t") is None:
+    worktree.ensure(git, bare, tree, "stationmaster/issue-7", start)
+    (tree / "inner").mkdir(exist_ok=True)
+    (tree / "inner" / ".git").mkdir(exist_ok=True)
+    (tree / "inner" / "work.txt").write_text("half")
+    worktree.save(git, bare, tree, "m", Path(nested), Author("a", "a@b"))
+left = mirror.local_tip(git, bare, "stationmaster/saved/t") or mirror.local_tip(git, bare, "stationmaster/issue-7")
+decision = Decision("set_aside", "stationmaster/issue-7", theirs, left)
+branches.apply(git, bare, tree, decision, saved_as="stationmaster/saved/t")
+"""
+
+
+@pytest.mark.parametrize("point", _POINTS)
+def test_a_kill_at_any_point_is_made_good_by_doing_it_again(place: Place, point: str) -> None:  # K10
+    theirs = place.commit_at_remote("main", "n.txt", "1")
+
+    def live(armed: str) -> int:
+        places = (place.remote, place.bare, place.tree, place.nested, place.root / "h", theirs, armed)
+        return subprocess.run([sys.executable, "-c", _LIFE, *map(str, places)], check=False).returncode
+
+    assert live(point) == -signal.SIGKILL
+    if mirror.part_of(place.bare).exists():
+        worktree.orphan(mirror.part_of(place.bare), 9)
+    assert live("nowhere") == 0
+    assert live("nowhere") == 0
+    saved = mirror.local_tip(place.git, place.bare, "stationmaster/saved/t")
+    assert saved is not None
+    assert place.content(saved, "inner/work.txt") == "half"
+    assert (place.inspect().head, place.inspect().branch, place.inspect().problem) == (theirs, BRANCH, None)

@@ -61,7 +61,7 @@ def test_the_lock_of_the_other_side_is_not_ours() -> None:
 
 def test_words_are_short_printable_and_redacted() -> None:
     redact.register("very-secret-word")
-    said = words("remote: \x1b[31mnope\x1b[0m\x07 very-secret-word\rerror: " + "x" * 900)
+    said = words("remote:\nremote: \x1b[31mnope\x1b[0m\x07 very-secret-word\rerror: " + "x" * 900)
     assert said.startswith("remote: nope [redacted]; error: xxx")
     assert len(said) == 400
     assert said.isprintable()

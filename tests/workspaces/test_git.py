@@ -62,6 +62,17 @@ def test_only_named_transports_are_allowed(place: Place, tmp_path: Path) -> None
             strict.bare(place.bare, "ls-remote", "origin", network=True)
 
 
+def test_the_version_is_read(place: Place) -> None:
+    assert place.git.version() >= git_module.LEAST_VERSION
+
+
+def test_no_picture_of_a_job_shows_the_environment(place: Place) -> None:
+    box = place.git._box(cwd=place.root, network=True)
+    job = place.git._job(box, ("fetch",), None, None, credential=credential("http://forge.example.test/"))
+    assert TOKEN in job.env.values()
+    assert TOKEN not in repr(job)
+
+
 def test_hooks_do_not_run(ready: Place) -> None:  # GW-R-132
     mark = ready.bare / "hook-ran"
     for name in (

@@ -196,6 +196,14 @@ def test_a_worktree_of_another_user_is_refused(ready: Place, monkeypatch: pytest
     assert "chown" in problem.sentence
 
 
+def test_a_branch_held_by_a_folder_that_is_gone(ready: Place) -> None:
+    elsewhere(ready)
+    (ready.root / "desk").rename(ready.root / "was")
+    problem = check(ready)
+    assert problem is not None
+    assert "worktree prune" in problem.sentence
+
+
 def test_another_worktree_on_another_branch_is_no_problem(ready: Place) -> None:
     other = ready.layout.tree(REPOSITORY, "issue-8")
     worktree.ensure(ready.git, ready.bare, other, "stationmaster/issue-8", ready.main())

@@ -273,6 +273,29 @@ def test_a_push_whose_answer_is_lost_is_unknown_whether_or_not_it_arrived(cloned
     assert mirror.remote_tip(cloned.git, cloned.bare, cloned.who, BRANCH) == sha
 
 
+def test_a_push_is_proven_also_when_somebody_pushed_after_it(cloned: Online) -> None:
+    def holds(sha: str) -> bool:
+        return mirror.holds(cloned.git, cloned.bare, cloned.who, BRANCH, sha)
+
+    sha = cloned.main()
+    assert not holds(sha)
+    cloned.push(sha)
+    assert holds(sha)
+    later = cloned.commit_at_remote(BRANCH, "p.txt", "1")
+    assert holds(sha)
+    assert holds(later)
+    cloned.commit_at_remote(BRANCH, "q.txt", "1", start=sha)
+    assert not holds(later)
+
+
+def test_a_forge_below_a_path_gets_the_credential(online: Online) -> None:
+    online.remote.rename(online.remote.parent / "moved")
+    (online.root / "forge" / "git").mkdir()
+    (online.root / "forge" / "moved").rename(online.root / "forge" / "git" / "parcel.git")
+    mirror.ensure(online.git, online.bare, f"{online.forge.url}git/parcel.git", credential(f"{online.forge.url}git/"))
+    assert online.main()
+
+
 def test_a_push_that_the_forge_answers_with_502_is_unknown(cloned: Online) -> None:
     cloned.forge.status["/git-receive-pack"] = 502
     assert cloned.push(cloned.main()).kind == "unknown"

@@ -6,6 +6,7 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,9 @@ from stationmaster.errors import Invalid, Unavailable
 from stationmaster.workspaces import mirror, worktree
 from stationmaster.workspaces.failures import Result
 from stationmaster.workspaces.git import Git
+from tests.support import eventually
 from tests.workspaces.conftest import AUTHOR, BRANCH, Place, person, picture
+from tests.workspaces.test_git import with_word
 
 ADMIN = "worktrees/issue-7"
 
@@ -556,3 +559,34 @@ def test_a_kill_at_any_point_is_made_good_by_doing_it_again(place: Place, point:
     assert saved is not None
     assert place.content(saved, "inner/work.txt") == "half"
     assert (place.inspect().head, place.inspect().branch, place.inspect().problem) == (theirs, BRANCH, None)
+
+
+_SAVE = """
+import sys
+from pathlib import Path
+from stationmaster.workspaces import worktree
+from stationmaster.workspaces.git import Author, Git
+bare, tree, nested, home = map(Path, sys.argv[1:])
+worktree.save(Git(timeout_s=600, lock_wait_s=1, home=home), bare, tree, "m", nested, Author("a", "a@b"))
+"""
+
+
+def test_a_save_killed_in_the_middle_of_git_is_made_good(ready: Place) -> None:
+    with (ready.tree / "large.bin").open("wb") as file:
+        file.truncate(4 * 1024**3)
+    began = time.time_ns() // 1000 - 1_000_000
+    lock = ready.bare / ADMIN / "index.lock"
+    places = (ready.bare, ready.tree, ready.nested, ready.root / "h")
+    product = subprocess.Popen([sys.executable, "-c", _SAVE, *map(str, places)])
+    eventually(lock.exists)
+    product.kill()
+    product.wait()
+    mark = f"--work-tree={ready.tree}"
+    eventually(lambda: not with_word(mark))
+    assert worktree.locks_now(ready.bare, ready.tree, since=began) == (lock,)
+    assert ready.inspect().problem == "workspace_locked"
+    worktree.orphan(lock, 12)
+    with (ready.tree / "large.bin").open("wb") as file:
+        file.truncate(4)
+    assert ready.save().changed
+    assert ready.inspect().problem is None

@@ -49,7 +49,9 @@ def lock_in_the_way(result: Result) -> str | None:
 def words(text: str) -> str:
     """Returns the telling lines of git's error output as one short, printable, redacted line."""
     lines = [_UNPRINTABLE.sub("", line).strip() for line in text.replace("\r", "\n").split("\n")]
-    telling = [line for line in lines if line.startswith(_TELLING)] or [line for line in lines if line]
+    telling = [line for line in lines if line.startswith(_TELLING) and line != "remote:"] or [
+        line for line in lines if line
+    ]
     short = redact.clean("; ".join(telling))
     return short if len(short) <= _LONGEST else short[: _LONGEST - 1] + "…"
 

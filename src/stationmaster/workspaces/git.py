@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from stationmaster import command
@@ -25,6 +26,8 @@ from stationmaster.workspaces import paths
 from stationmaster.workspaces.failures import Result, error_of, lock_in_the_way
 
 _SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+# The first that takes configuration from the environment, which keeps it out of argument lists.
+LEAST_VERSION = (2, 31)
 _PAUSE_S = 0.05
 _USER_VARIABLE = "STATIONMASTER_GIT_USER"
 _WORD_VARIABLE = "STATIONMASTER_GIT_WORD"
@@ -78,7 +81,7 @@ class Author:
 class _Job:
     box: Box
     words: tuple[str, ...]
-    env: dict[str, str]
+    env: dict[str, str] = field(repr=False)
     data: bytes | None
     seconds: float
     network: bool
@@ -112,6 +115,12 @@ class Git:
         self._search_path = search_path
         self._guard = threading.Lock()
         self._turns: dict[Path, threading.Lock] = {}
+
+    def version(self) -> tuple[int, ...]:
+        """Returns the version of the installed git as numbers, to compare with `LEAST_VERSION`."""
+        job = self._job(self._box(cwd=self._home), ("version",), None, None)
+        said = self._finish(job, None, "version", check=True).stdout
+        return tuple(int(number) for number in re.findall(r"\d+", said)[:3])
 
     def allows_path(self, url: str) -> bool:
         """Tells whether `url` is a folder that was named as a remote by path."""
@@ -212,7 +221,6 @@ class Git:
             "GIT_PAGER": "cat",
             "GIT_LFS_SKIP_SMUDGE": "1",
             "GIT_OPTIONAL_LOCKS": "1" if optional_locks else "0",
-            "GIT_LITERAL_PATHSPECS": "0",
         }
         settings = list(_SETTINGS)
         if box.network:

@@ -102,8 +102,8 @@ def _repository(git: Git, bare: Path, tree: Path) -> Problem | None:
             f"{bare} is not a whole repository: {', '.join(lacking)} is missing. Restore it, or move it away.",
             "repository",
         )
-    locks = [lock for lock in worktree.locks_after_wait(git, bare, tree) if lock.parent == bare]
-    return _locked(tuple(locks), "repository") if locks else None
+    locks = worktree.staying_locks(git, lambda: worktree.shared_locks_now(bare))
+    return _locked(locks, "repository") if locks else None
 
 
 def _locked(locks: tuple[Path, ...], scope: Literal["worktree", "repository"]) -> Problem:
@@ -157,10 +157,8 @@ def _elsewhere(bare: Path, tree: Path, branch: str) -> Problem | None:
         if folder.name == tree.name or not head.is_file() or head.read_text(errors="replace").strip() != wanted:
             continue
         place = (folder / "gitdir").read_text(errors="replace").strip().removesuffix("/.git")
-        return Problem(
-            "workspace_branch_busy",
-            f"The branch {branch} is checked out elsewhere, in {place}. Switch that worktree to another branch.",
-        )
+        way_out = "Switch that worktree to another branch" if Path(place).exists() else "Run `git worktree prune`"
+        return Problem("workspace_branch_busy", f"The branch {branch} is checked out elsewhere, in {place}. {way_out}.")
     return None
 
 

@@ -20,7 +20,6 @@ from stationmaster.workspaces.failures import Result, error_of, words
 from stationmaster.workspaces.git import Git, GitCredential
 
 REFSPEC = "+refs/heads/*:refs/remotes/origin/*"
-_NO_SUCH_REVISION = 128
 _CONFIG = (
     ("remote.origin.fetch", REFSPEC),
     ("core.logAllRefUpdates", "true"),
@@ -121,12 +120,22 @@ def _check_refspec(spec: str) -> None:
 
 
 def remote_tip(git: Git, bare: Path, credential: GitCredential | None, branch: str) -> str | None:
-    """Asks the forge where a branch is now; None when it has none: the read-back of a push."""
+    """Asks the forge where a branch is now; None when it has none."""
     ref = paths.check_branch(branch)
     asked = git.bare(bare, "ls-remote", "--quiet", "--refs", "--", "origin", ref, credential=credential, network=True)
     # The pattern also matches the tail of longer names.
     found = [line.split("\t", 1)[0] for line in asked.stdout.splitlines() if line.endswith(f"\t{ref}")]
     return found[0] if found else None
+
+
+def holds(git: Git, bare: Path, credential: GitCredential | None, branch: str, sha: str) -> bool:
+    """Proves whether the forge's branch contains `sha`: the read-back of a push, also when somebody pushed after us."""
+    there = remote_tip(git, bare, credential, branch)
+    if there is None or there == sha:
+        return there == sha
+    if tip(git, bare, there) is None:
+        fetch(git, bare, credential)
+    return is_ancestor(git, bare, sha, there)
 
 
 def default_branch(git: Git, bare: Path, credential: GitCredential | None) -> str | None:
@@ -163,7 +172,7 @@ def remote_tracking_tip(git: Git, bare: Path, branch: str) -> str | None:
 def is_ancestor(git: Git, bare: Path, a: str, b: str) -> bool:
     """Tells whether commit `b` contains commit `a`; a commit that is not here is contained in nothing."""
     asked = git.bare(bare, "merge-base", "--is-ancestor", paths.check_sha(a), paths.check_sha(b), check=False)
-    if asked.code not in {0, 1, _NO_SUCH_REVISION} or asked.timed_out:
+    if asked.code not in {0, 1} and tip(git, bare, a) and tip(git, bare, b):
         raise error_of(asked, what="merge-base", network=False, seconds=git.timeout_s)
     return asked.code == 0
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import stat
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -111,6 +112,11 @@ def current_branch(bare: Path, tree: Path) -> str | None:
     return head.removeprefix("ref: refs/heads/") if head.startswith("ref: refs/heads/") else None
 
 
+def shared_locks_now(bare: Path) -> tuple[Path, ...]:
+    """Returns the lock files that are in the way of every worktree of a repository."""
+    return tuple(path for path in (bare / name for name in _SHARED_LOCKS) if os.path.lexists(path))
+
+
 def locks_now(bare: Path, tree: Path, *, since: int = 0) -> tuple[Path, ...]:
     """Returns git's lock files in the way of this worktree; with `since` (microseconds) only those born after it."""
     folder = paths.admin(bare, tree)
@@ -131,13 +137,13 @@ def _born(path: Path) -> int:
         return -1
 
 
-def locks_after_wait(git: Git, bare: Path, tree: Path) -> tuple[Path, ...]:
+def staying_locks(git: Git, present: Callable[[], tuple[Path, ...]]) -> tuple[Path, ...]:
     """Returns the locks that were there for the whole of `git.lock_wait_s`; most belong to a command that ends."""
     deadline = time.monotonic() + git.lock_wait_s
-    staying = set(locks_now(bare, tree))
+    staying = set(present())
     while staying and time.monotonic() < deadline:
         time.sleep(_PAUSE_S)
-        staying &= set(locks_now(bare, tree))
+        staying &= set(present())
     return tuple(sorted(staying))
 
 
@@ -145,7 +151,7 @@ def inspect(git: Git, bare: Path, tree: Path) -> TreeState:
     """Looks at a worktree through read-only mounts; nothing on disk changes, not even git's index."""
     if not is_registered(bare, tree) or tree.is_symlink() or not tree.is_dir():
         return TreeState(head="", branch=None, missing=True)
-    locks = locks_after_wait(git, bare, tree)
+    locks = staying_locks(git, lambda: locks_now(bare, tree))
     asked = git.tree(
         bare,
         tree,

@@ -15,6 +15,7 @@ NONE, READ, WRITE, ADMIN, OWNER = range(5)
 GHOST_ID, ACTIONS_ID = -1, -2
 SCOPE_REFUSED = "token does not have at least one of required scope(s), required=[{needed}], token scope={scopes}"
 BAD_CREDENTIALS = "invalid username, password or token"
+PROHIBITED = "This account is prohibited from signing in, please contact your site administrator."
 
 GHOST: Row = {
     "id": GHOST_ID, "login": "Ghost", "lower_login": "ghost", "full_name": "", "email": "", "password": "",
@@ -142,10 +143,7 @@ def _by_token(store: Store, value: str, *, basic: bool = False) -> Caller:
     owner = store.one("SELECT * FROM account WHERE id=?", row["account_id"]) if row else None
     if row is None or owner is None:
         raise ApiError(401, BAD_CREDENTIALS)
-    if owner["prohibit_login"]:
-        words = "This account is prohibited from signing in, please contact your site administrator."
-        raise ApiError(403, words)
-    return Caller(owner, frozenset(str(row["scopes"]).split(",")), basic)
+    return Caller(_admitted(owner), frozenset(str(row["scopes"]).split(",")), basic)
 
 
 def _by_basic(store: Store, coded: str) -> Caller:
@@ -159,4 +157,10 @@ def _by_basic(store: Store, coded: str) -> Caller:
     owner = account_named(store, name)
     if owner is None or not owner["password"] or owner["password"] != secret:
         raise ApiError(401, BAD_CREDENTIALS)
-    return Caller(owner, None, basic=True)
+    return Caller(_admitted(owner), None, basic=True)
+
+
+def _admitted(owner: Row) -> Row:
+    if owner["prohibit_login"]:
+        raise ApiError(403, PROHIBITED)
+    return owner

@@ -17,11 +17,35 @@ from stationmaster.standins.forge.wire import Request, Response
 
 Action = dict[str, Any]
 
-HTTP_KINDS = frozenset({"drop_before", "drop_after", "drop_midway", "delay", "answer", "cut", "garble", "redirect"})
+KINDS = {
+    # on a request; all of them take `seconds` (wait) and `when` ("before" or "after" the effect)
+    "drop_before": "closes the connection; nothing happened",
+    "drop_after": "closes the connection; it happened, nobody says so",
+    "drop_midway": "closes the connection in the middle of the answer",
+    "delay": "waits `seconds`, then goes on: with `when` before, the effect comes late, perhaps after the caller left",
+    "answer": "answers `status`, `body` (blank), `headers`, `content_type`; `effect` true lets it happen first",
+    "cut": "sends half of the body as if it were all",
+    "garble": "sends something else in place of the JSON",
+    "redirect": "answers 301 to `location`",
+    # on reading comments
+    "hide_comment": "leaves the comment out; with `honest_count` X-Total-Count still counts it",
+    "alter_comment": "shows `body` + `append`, or with `pattern` the body with `replace` in its place",
+    # on writing a comment
+    "double_comment": "stores it twice",
+    # on a delivery
+    "lose": "never sends it",
+    "duplicate": "sends it `times` more, with the same UUID unless `new_uuid`",
+    "postpone": "sends it `seconds` later; others pass",
+    "hold": "sends it when `until` later ones of the hook are done, or after `at_most` seconds",
+    "garble_payload": "sends half of the JSON",
+    "bad_signature": "spoils the signatures",
+}
+"""Every kind of action with what it does."""
+
 READ_KINDS = frozenset({"hide_comment", "alter_comment"})
 WRITE_KINDS = frozenset({"double_comment"})
 DELIVERY_KINDS = frozenset({"lose", "duplicate", "postpone", "hold", "garble_payload", "bad_signature"})
-KINDS = HTTP_KINDS | READ_KINDS | WRITE_KINDS | DELIVERY_KINDS
+HTTP_KINDS = frozenset(KINDS) - READ_KINDS - WRITE_KINDS - DELIVERY_KINDS
 MATCH_KEYS = frozenset({"method", "path", "body", "login", "event", "event_type", "hook", "comment", "where"})
 
 
@@ -73,6 +97,8 @@ class Faults:
 
     def on_request(self, request: Request, login: str) -> tuple[str, Action] | None:
         """Takes the first rule for this request; returns its name and action."""
+        if not self._live(HTTP_KINDS):
+            return None
         facts = {
             "method": request.method,
             "path": request.target,
@@ -98,8 +124,9 @@ class Faults:
         taken = self._take(DELIVERY_KINDS, facts)
         return taken[1] if taken else None
 
-    def on_read(self, comments: list[Row], logins: dict[int, str], where: str) -> list[Row]:
-        """Returns the comments as this read shows them; a rule counts reads, not comments."""
+    def on_read(self, comments: list[Row], logins: dict[int, str], where: str) -> tuple[list[Row], int]:
+        """Returns the comments as this read shows them and how many it says there are; a rule counts reads."""
+        secret = 0
         for kind in sorted(READ_KINDS):
             for rule_id, match, action in self._live(frozenset({kind})):
                 hit = {
@@ -113,8 +140,10 @@ class Faults:
                     })
                 }  # fmt: skip
                 if hit and self._use(rule_id):
-                    comments = [shown for row in comments if (shown := _seen(row, hit, action)) is not None]
-        return comments
+                    shown = [seen for row in comments if (seen := _seen(row, hit, action)) is not None]
+                    secret += len(comments) - len(shown) if action.get("honest_count") else 0
+                    comments = shown
+        return comments, len(comments) + secret
 
     def _live(self, kinds: frozenset[str]) -> list[tuple[int, dict[str, str], Action]]:
         found = []

@@ -41,8 +41,8 @@ def find_comment(call: Call) -> tuple[Row, Row]:
     return comment, issue
 
 
-def shown_comments(call: Call, comments: list[Row], where: str) -> list[Row]:
-    """Returns comments as this read shows them, faults included."""
+def shown_comments(call: Call, comments: list[Row], where: str) -> tuple[list[Row], int]:
+    """Returns comments as this read shows them and their number, faults included."""
     logins = {row["id"]: str(access.account(call.api.store, row["poster_id"])["login"]) for row in comments}
     return call.api.faults.on_read(comments, logins, where)
 
@@ -82,8 +82,8 @@ def list_repo_comments(call: Call) -> Response:
     sql = """SELECT comment.* FROM comment JOIN issue ON issue.id=issue_id WHERE repo_id=? AND kind='comment'
              AND comment.updated BETWEEN ? AND ? ORDER BY comment.created, comment.id"""
     rows = call.api.store.many(sql, call.repo["id"], since or 0, 1 << 60 if before is None else before)
-    rows = shown_comments(call, rows, "list")
-    headers = [("X-Total-Count", str(len(rows)))]
+    rows, total = shown_comments(call, rows, "list")
+    headers = [("X-Total-Count", str(total))]
     if "page" in call.request.params:
         rows = paged(call.request, rows)[0]
     return as_json(200, [_comment(call, row) for row in rows], headers)
@@ -97,7 +97,7 @@ def get_comment(call: Call) -> Response:
         raise not_found()
     if comment["kind"] != "comment":
         return Response(204)
-    shown = shown_comments(call, [comment], "single")
+    shown, _ = shown_comments(call, [comment], "single")
     if not shown:
         raise not_found(f"comment does not exist [id: {comment['id']}, issue_id: 0]")
     return as_json(200, call.api.views.comment(call.repo, issue, shown[0]))
@@ -155,9 +155,9 @@ def list_comments(call: Call) -> Response:
     sql = """SELECT * FROM comment WHERE issue_id=? AND kind='comment' AND updated BETWEEN ? AND ?
              ORDER BY created, id"""
     rows = call.api.store.many(sql, issue["id"], since or 0, 1 << 60 if before is None else before)
-    rows = shown_comments(call, rows, "list")
+    rows, total = shown_comments(call, rows, "list")
     shown = [call.api.views.comment(call.repo, issue, row) for row in rows]
-    return as_json(200, shown, [("X-Total-Count", str(len(rows)))])
+    return as_json(200, shown, [("X-Total-Count", str(total))])
 
 
 @routes(

@@ -45,14 +45,18 @@ class Forge:
     """A forge on one folder; as a context manager it serves until the block ends."""
 
     def __init__(self, folder: Path, port: int = 0, faults: Path | None = None) -> None:
-        self._server = _Server(("127.0.0.1", port), self)
+        self.store = Store(folder)
+        self.faults = Faults(self.store)
+        try:
+            if faults:
+                self.faults.load(faults)
+            self._server = _Server(("127.0.0.1", port), self)
+        except BaseException:
+            self.store.close()
+            raise
         self.port = int(self._server.server_address[1])
         self.url = f"http://127.0.0.1:{self.port}"
-        self.store = Store(folder)
         self.views = Views(self.store, self.url)
-        self.faults = Faults(self.store)
-        if faults:
-            self.faults.load(faults)
         self.hooks = Hooks(self.store, self.faults)
         events = Events(self.store, self.views, self.hooks)
         self.deeds = Deeds(self.store, self.views, events, self.hooks)
@@ -132,7 +136,8 @@ class Forge:
 
     def _admin(self, request: Request) -> Response:
         verb = self.verbs.get(request.path.removeprefix(PREFIX))
-        if verb is None or not request.peer.startswith("127."):
+        # A web page in somebody's browser also comes from this machine, but it says where it is from.
+        if verb is None or not request.peer.startswith("127.") or "origin" in request.headers:
             return as_json(404, {"error": f"no verb {request.path.removeprefix(PREFIX)!r}"})
         try:
             return as_json(200, verb(**(json.loads(request.body) if request.body else {})))

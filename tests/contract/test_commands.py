@@ -239,6 +239,22 @@ def test_intents_stay_open_until_their_result(ledger: Ledger) -> None:
     assert [e.name for e in ledger.read(history.by_ref, "parcel", "p1")] == ["road.send.intent"]
 
 
+def test_a_refused_statement_ends_its_command(ledger: Ledger) -> None:
+    def twice(tx: Tx) -> None:
+        tx.run(Q.add_label, parcel="p1", name="a")
+        with pytest.raises(Stale):
+            tx.run(Q.add_label, parcel="p1", name="a")
+
+    def goes_on(tx: Tx) -> None:
+        twice(tx)
+        tx.event("still.here")
+
+    for body in (twice, goes_on):
+        with pytest.raises(Bug):
+            ledger.do(cmd(), body)
+    assert ledger.read(history.page) == []
+
+
 def test_more_rows_than_a_command_may_write_is_a_bug(ledger: Ledger) -> None:
     def many(tx: Tx) -> None:
         for n in range(201):

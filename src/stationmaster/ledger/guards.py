@@ -139,7 +139,7 @@ def _journal(machines: Iterable[Machine]) -> dict[str, str]:
         "BEFORE INSERT",
         [
             ("seq out of order", f"NEW.seq IS NOT {NEXT}"),
-            ("row outside an open command", f"NOT {_OPEN.format(command='NEW.command')}"),
+            # A true row that is not yet told was told by the trigger of its move, under an open command.
             ("row without its move", f"NOT {true}"),
             ("the move is already told", doubled),
         ],

@@ -6,6 +6,7 @@ A `[postgres]` block replaces the plain block of the same name on PostgreSQL onl
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from importlib.resources import files
 from typing import Literal, cast
 
@@ -17,6 +18,8 @@ Dialect = Literal["sqlite", "postgres"]
 _HEAD = re.compile(r"^-- name: (\w+) :(one|many|run)(?: \[(postgres)\])?[ \t]*\n", re.MULTILINE)
 _COMMENT = re.compile(r"^\s*--.*\n?", re.MULTILINE)
 _TOKEN = re.compile(r"'(?:[^']|'')*'|(?<![:\w]):([a-z]\w*)|%")
+_PYFORMAT = re.compile(r"%\((\w+)\)s")
+_TEXT = re.compile(r"'(?:[^']|'')*'")
 _NOT_A_WRITE = re.compile(r"'(?:[^']|'')*'|\bDO\s+UPDATE\b|\bFOR\s+(?:NO\s+KEY\s+)?UPDATE\b", re.IGNORECASE)
 _WRITE = re.compile(
     r"\b(?:(?:INSERT(?:\s+OR\s+\w+)?|REPLACE)\s+INTO|UPDATE(?:\s+OR\s+\w+)?|DELETE\s+FROM)\s+(\w+)", re.IGNORECASE
@@ -36,6 +39,7 @@ class Query:
         self.params = tuple(dict.fromkeys(found for found in _TOKEN.findall(sqlite) if found))
         self.names = frozenset(self.params)
         self.table = _table(name, sqlite)
+        self._check()
 
     def sql(self, dialect: Dialect) -> str:
         """Returns the text for one database, in its own parameter style."""
@@ -44,12 +48,20 @@ class Query:
     def __repr__(self) -> str:
         return f"Query({self.name})"
 
+    def _check(self) -> None:
+        if self.kind == "run" and self.table is None:
+            raise Bug(f"BUG: query {self.name} is :run and writes nothing.")
+        if set(_PYFORMAT.findall(self.postgres)) != self.names:
+            raise Bug(f"BUG: query {self.name} takes other parameters on PostgreSQL.")
+        if ";" in _TEXT.sub("", self.sqlite) or ";" in _TEXT.sub("", self.postgres):
+            raise Bug(f"BUG: query {self.name} is more than one statement.")
+
 
 class Queries:
     """The queries of one file; an attribute for each, and iteration for the tests that EXPLAIN them."""
 
     def __init__(self, source: str, found: dict[str, Query]) -> None:
-        self.source = source
+        self._source = source
         self._found = found
 
     def __getattr__(self, name: str) -> Query:
@@ -57,11 +69,10 @@ class Queries:
         try:
             return self._found[name]
         except KeyError:
-            raise AttributeError(f"{self.source} has no query {name!r}") from None
+            raise AttributeError(f"{self._source} has no query {name!r}") from None
 
-    def all(self) -> tuple[Query, ...]:
-        """Returns every query of the file."""
-        return tuple(self._found.values())
+    def __iter__(self) -> Iterator[Query]:
+        return iter(self._found.values())
 
 
 def load(package: str, file: str = "store.sql") -> Queries:

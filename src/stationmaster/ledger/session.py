@@ -6,13 +6,25 @@ A session translates the driver's errors into the eight kinds and never shows a 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from stationmaster.command import Cmd
 from stationmaster.ledger.queries import Dialect, Query
 from stationmaster.machine import Machine
 
 Row = dict[str, Any]
+
+
+class EventRow(NamedTuple):
+    """A row of `event` without its seq, in the order of its columns."""
+
+    action: str
+    kind: str
+    intent_seq: int | None
+    outcome: str | None
+    data: str
+    at: int
+    command: int
 
 
 class Session(Protocol):
@@ -47,7 +59,11 @@ class Session(Protocol):
         """Closes the command: nothing can be written under it any more."""
         ...
 
-    def add_event(self, event: Mapping[str, Any]) -> int:
+    def add_ref(self, kind: str, value: str, seq: int) -> None:
+        """Writes a correlation id of a command or event."""
+        ...
+
+    def add_event(self, event: EventRow) -> int:
         """Writes one event; returns its seq."""
         ...
 

@@ -9,13 +9,11 @@ from typing import Any, NoReturn
 from stationmaster.clock import Clock
 from stationmaster.command import Cmd
 from stationmaster.errors import Bug, Stale, StationmasterError, Unavailable
-from stationmaster.ledger import queries
 from stationmaster.ledger.guards import NEXT, is_unique_refusal
 from stationmaster.ledger.queries import Dialect, Query
-from stationmaster.ledger.session import Row
+from stationmaster.ledger.session import EventRow, Row
 from stationmaster.machine import Machine
 
-_Q = queries.load("stationmaster.ledger")
 _TAKEN = frozenset(
     {sqlite3.SQLITE_CONSTRAINT_UNIQUE, sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY, sqlite3.SQLITE_CONSTRAINT_ROWID}
 )
@@ -52,6 +50,7 @@ class SqliteSession:
         # The next history number while it is known: only this connection can write during its transaction.
         self._next = 0
         self._ended = False
+        self._refused = False
 
     def now(self) -> int:
         """Returns the clock's time."""
@@ -61,11 +60,13 @@ class SqliteSession:
         """Opens the transaction of a group and takes the write lock."""
         self._next = 0
         self._ended = False
+        self._refused = False
         self._do("BEGIN IMMEDIATE")
 
     def begin_read(self) -> None:
         """Opens a snapshot."""
         self._ended = False
+        self._refused = False
         self._do("BEGIN")
 
     def commit(self) -> None:
@@ -83,6 +84,7 @@ class SqliteSession:
 
     def savepoint(self) -> None:
         """Begins one job."""
+        self._refused = False
         self._alive()
         self._do("SAVEPOINT job")
 
@@ -93,6 +95,7 @@ class SqliteSession:
 
     def rollback_to(self) -> None:
         """Undoes what the job wrote; raises Unavailable when SQLite has already undone the whole group."""
+        self._refused = False
         self._alive()
         self._next = 0
         self._do("ROLLBACK TO job")
@@ -127,17 +130,21 @@ class SqliteSession:
         self._text("INSERT INTO command VALUES (?, ?, ?, ?, ?, ?, ?, 0)", row, "open_command")
         for kind, values in cmd.refs.items():
             for value in (values,) if isinstance(values, str) else dict.fromkeys(values):
-                self.run(_Q.add_ref, {"kind": kind, "value": value, "seq": seq})
+                self.add_ref(kind, value, seq)
         return seq
+
+    def add_ref(self, kind: str, value: str, seq: int) -> None:
+        """Writes a correlation id of a command or event."""
+        self._text("INSERT INTO ref VALUES (?, ?, ?)", (kind, value, seq), "ref")
 
     def seal(self, seq: int) -> None:
         """Closes the command."""
         self._text("UPDATE command SET sealed = 1 WHERE seq = ?", (seq,), "seal")
 
-    def add_event(self, event: Mapping[str, Any]) -> int:
+    def add_event(self, event: EventRow) -> int:
         """Writes one event; returns its seq."""
         seq = self._take()
-        self.run(_Q.add_event, {**event, "seq": seq})
+        self._text("INSERT INTO event VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (seq, *event), "event")
         return seq
 
     def birth(self, machine: Machine, row: Mapping[str, Any]) -> None:
@@ -207,9 +214,13 @@ class SqliteSession:
         # Once SQLite has ended the transaction by itself, any further statement would commit on its own.
         if self._ended:
             raise Unavailable("The database gave up the transaction.", code="store_unavailable")
+        # PostgreSQL ends a transaction at its first refused statement; a body that went on would work here alone.
+        if self._refused:
+            raise Bug("BUG: a body went on after a refused statement; look first, or use ON CONFLICT.")
 
     def _refuse(self, error: Exception, what: str) -> NoReturn:
         self._next = 0
+        self._refused = True
         if not self.connection.in_transaction:
             self._ended = True
         raise translate(error, what) from error

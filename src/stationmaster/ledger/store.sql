@@ -1,17 +1,3 @@
--- name: open_command :run
-INSERT INTO command (seq, name, actor, cause, dedupe, args_hash, at, sealed)
-VALUES (:seq, :name, :actor, :cause, :dedupe, :args_hash, :at, 0);
-
--- name: seal :run
-UPDATE command SET sealed = 1 WHERE seq = :seq;
-
--- name: add_event :run
-INSERT INTO event (seq, action, kind, intent_seq, outcome, data, at, command)
-VALUES (:seq, :action, :kind, :intent_seq, :outcome, :data, :at, :command);
-
--- name: add_ref :run
-INSERT INTO ref (kind, value, seq) VALUES (:kind, :value, :seq);
-
 -- name: add_open_intent :run
 INSERT INTO open_intent (seq, action, subject, command, at) VALUES (:seq, :action, :subject, :command, :at);
 

@@ -15,7 +15,7 @@ from stationmaster.errors import Bug, NotFound, Stale
 from stationmaster.ledger import queries
 from stationmaster.ledger.guards import HISTORY
 from stationmaster.ledger.queries import Query
-from stationmaster.ledger.session import Row, Session
+from stationmaster.ledger.session import EventRow, Row, Session
 from stationmaster.machine import UNBORN, Machine
 
 Refs = Mapping[str, str | tuple[str, ...]]
@@ -173,19 +173,11 @@ class Tx(HotTx):
     def _event(
         self, action: str, kind: str, intent: int | None, outcome: str | None, refs: Refs | None, data: Row
     ) -> int:
-        row = {
-            "action": action,
-            "kind": kind,
-            "intent_seq": intent,
-            "outcome": outcome,
-            "data": canonical.dump(redact_values(data)),
-            "at": self.now,
-            "command": self.seq,
-        }
-        seq = self._session.add_event(row)
+        text = canonical.dump(redact_values(data))
+        seq = self._session.add_event(EventRow(action, kind, intent, outcome, text, self.now, self.seq))
         for name, values in (refs or {}).items():
-            for value in (values,) if isinstance(values, str) else values:
-                self._session.run(_Q.add_ref, {"kind": name, "value": value, "seq": seq})
+            for value in (values,) if isinstance(values, str) else dict.fromkeys(values):
+                self._session.add_ref(name, value, seq)
         return seq
 
     def _may_write(self, table: str, q: Query) -> None:

@@ -119,6 +119,8 @@ def test_a_look_cannot_write_at_all(ready: Place) -> None:
 def test_planting_excludes_network(place: Place) -> None:
     with pytest.raises(Bug):
         place.git.bare(place.bare, "worktree", network=True, planting=place.tree)
+    with pytest.raises(Bug):
+        place.git.bare(place.bare, "gc", credential=credential("http://forge.example.test/"))
 
 
 def test_a_command_that_takes_too_long_is_killed_whole(ready: Place) -> None:

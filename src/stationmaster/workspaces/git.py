@@ -143,6 +143,8 @@ class Git:
         """
         if planting is not None and (network or credential):
             raise Bug("BUG: a worktree may not be planted with network or credential.")
+        if credential and not network:
+            raise Bug("BUG: a credential was given to a git command without network.")
         over = _protected(bare) if planting is not None else ()
         also = () if planting is None else (planting,)
         box = self._box(cwd=bare, read_write=(bare, *also), over=over, network=network)

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from stationmaster.ledger import history, lease, receipts
-from stationmaster.ledger.guards import NEXT
 from stationmaster.ledger.ledger import Ledger, Tx
+from stationmaster.ledger.sqlite_guards import NEXT
 from tests.conftest import LedgerFactory
 from tests.contract import bypasses
 from tests.contract.bypasses import Bypass

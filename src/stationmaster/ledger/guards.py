@@ -1,252 +1,173 @@
-"""The guards of a SQLite database, made from the machines (K2): the last fence, and the one that holds at a prompt.
+"""What the database itself refuses (K2, K9): the rules, made from the machines, in SQL that both databases speak.
 
-A guard never trusts a pragma: foreign keys and recursive triggers may be off, and `OR REPLACE` then deletes rows
-without a delete trigger, so every insert and update that could push another row out is refused beforehand.
+A rule names a table, an event and what must not be true of the row. `sqlite_guards` and `postgres_guards` turn the
+rules into triggers; each says how its database recognises an open command.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from stationmaster.errors import Bug
-from stationmaster.ledger.schema import GUARDED_COLUMNS, Shape, Unique
+from stationmaster.ledger.schema import GUARDED_COLUMNS
 from stationmaster.machine import Machine
 
 HISTORY = frozenset({"edge", "command", "journal", "event", "ref"})
-KERNEL_GUARDED = HISTORY | {"open_intent", "receipt", "lease"}
 
-NEXT = (
-    "max(coalesce((SELECT max(seq) FROM command), 0), coalesce((SELECT max(seq) FROM journal), 0),"
-    " coalesce((SELECT max(seq) FROM event), 0)) + 1"
-)
-# Open means: not sealed, and the newest, so that a command left open by hand serves nobody later.
-_OPEN = "EXISTS (SELECT 1 FROM command WHERE seq = {command} AND sealed = 0 AND seq = (SELECT max(seq) FROM command))"
-_UNIQUE = "unique: "
+# The tables that number their rows from the one sequence of the history.
+NUMBERED = ("command", "journal", "event")
 
 
-def guards(machines: Iterable[Machine], shapes: Mapping[str, Shape]) -> dict[str, str]:
-    """Returns every trigger by name for these machines over tables of these shapes."""
-    ordered = sorted(machines, key=lambda machine: machine.table)
-    made: dict[str, str] = {}
-    for machine in ordered:
-        made |= _machine(machine, _shape(machine, shapes))
-    made |= _journal(ordered)
-    made |= _history(shapes)
-    made |= _beside(shapes)
+class Refusal(NamedTuple):
+    """One sentence, and the condition under which it is said."""
+
+    sentence: str
+    condition: str
+
+
+Rules = dict[tuple[str, str], list[Refusal]]
+
+
+def rules(machines: Sequence[Machine], columns: Mapping[str, Sequence[str]], open_command: str) -> Rules:
+    """Returns the refusals by (table, event); `open_command` has a place `{command}` for a command's seq."""
+    made: Rules = {}
+    for machine in machines:
+        made |= _machine(machine, columns, open_command)
+    made |= _history(machines, columns, open_command)
+    made |= _beside(columns, open_command)
     return made
 
 
-def is_unique_refusal(message: str) -> bool:
-    """Tells whether a guard refused a row because another one holds its unique key."""
-    return _UNIQUE in message
+def fixed(machine: Machine, columns: Iterable[str]) -> list[str]:
+    """Returns the columns that never change after birth."""
+    moving = machine.moved | set(GUARDED_COLUMNS) - {"id"}
+    return [column for column in columns if column not in moving]
 
 
-def _trigger(table: str, when: str, refusals: Iterable[tuple[str, str]]) -> dict[str, str]:
-    name = f"guard_{table}_{when.rsplit(maxsplit=1)[-1].lower()}"
-    cases = " ".join(f"WHEN {condition} THEN RAISE(ABORT, '{table}: {sentence}')" for sentence, condition in refusals)
-    return {name: f"CREATE TRIGGER {name} {when} ON {table} BEGIN SELECT CASE {cases} END; END"}
+def changed(columns: Iterable[str]) -> str:
+    """Returns the condition that an update changes one of `columns`."""
+    return " OR ".join(f"NEW.{column} IS DISTINCT FROM OLD.{column}" for column in columns)
 
 
-def _never(table: str, *verbs: str) -> dict[str, str]:
-    made: dict[str, str] = {}
-    for verb in verbs:
-        made |= _trigger(table, f"BEFORE {verb}", [(f"{verb.lower()} is never allowed", "1")])
-    return made
+def _never(table: str, *events: str) -> Rules:
+    return {(table, event): [Refusal(f"{event.lower()} is never allowed", "TRUE")] for event in events}
 
 
-def _pushed_out(shape: Shape, uniques: Iterable[Unique], other: str = "") -> Iterable[tuple[str, str]]:
-    """Refuses a row whose unique key another row holds: only OR REPLACE could go on, by deleting that row."""
-    for unique in uniques:
-        equal = " AND ".join(f"{column} = NEW.{column}" for column in unique.columns)
-        mine, theirs = "", ""
-        if unique.condition is not None:
-            mine = f"({unique.condition_of('NEW', shape.columns)}) AND "
-            theirs = f" AND ({unique.condition})"
-        yield (
-            f"{_UNIQUE}{unique.name}",
-            f"{mine}EXISTS (SELECT 1 FROM {shape.table} WHERE {equal}{theirs}{other})",
-        )
-    if shape.rowid and not other:
-        yield "the row number is taken", f"EXISTS (SELECT 1 FROM {shape.table} WHERE rowid = NEW.rowid)"
+def _closed(open_command: str, command: str) -> str:
+    return f"NOT {open_command.format(command=command)}"
 
 
-def _shape(machine: Machine, shapes: Mapping[str, Shape]) -> Shape:
-    try:
-        shape = shapes[machine.table]
-    except KeyError:
-        raise Bug(f"BUG: the machine {machine.table} has no table of that name.") from None
-    lost = (set(GUARDED_COLUMNS) | machine.moved) - set(shape.columns)
-    if lost:
-        raise Bug(f"BUG: the table {machine.table} lacks the columns {sorted(lost)}.")
-    return shape
-
-
-def _machine(machine: Machine, shape: Shape) -> dict[str, str]:
+def _machine(machine: Machine, columns: Mapping[str, Sequence[str]], open_command: str) -> Rules:
     table = machine.table
-    closed = f"NOT {_OPEN.format(command='NEW.command')}"
+    if table not in columns:
+        raise Bug(f"BUG: the machine {table} has no table of that name.")
+    lost = (set(GUARDED_COLUMNS) | machine.moved) - set(columns[table])
+    if lost:
+        raise Bug(f"BUG: the table {table} lacks the columns {sorted(lost)}.")
     edge = (
         f"NOT EXISTS (SELECT 1 FROM edge WHERE machine = '{table}' AND from_state = {{origin}}"
         " AND verb = NEW.verb AND to_state = NEW.state)"
     )
-    free = machine.moved | set(GUARDED_COLUMNS) - {"id"}
-    fixed = [column for column in shape.columns if column not in free]
-    changed = " OR ".join(f"NEW.{column} IS NOT OLD.{column}" for column in fixed)
-    if shape.rowid:
-        changed += " OR NEW.rowid IS NOT OLD.rowid"
-    movable = [unique for unique in shape.uniques if unique.mentions(frozenset(free))]
-    made = _trigger(
-        table,
-        "BEFORE INSERT",
-        [
-            ("birth outside an open command", closed),
-            ("birth with a rev other than 0", "NEW.rev IS NOT 0"),
-            ("no such birth", edge.format(origin="''")),
-            *_pushed_out(shape, shape.uniques),
+    closed = _closed(open_command, "NEW.command")
+    return _never(table, "DELETE") | {
+        (table, "INSERT"): [
+            Refusal("birth outside an open command", closed),
+            Refusal("birth with a rev other than 0", "NEW.rev IS DISTINCT FROM 0"),
+            Refusal("no such birth", edge.format(origin="''")),
         ],
-    )
-    made |= _trigger(
-        table,
-        "BEFORE UPDATE",
-        [
-            ("move outside an open command", closed),
-            ("a move adds 1 to rev", "NEW.rev IS NOT OLD.rev + 1"),
-            ("no such move", edge.format(origin="OLD.state")),
-            ("a column fixed at birth was changed", changed),
-            *_pushed_out(shape, movable, " AND id IS NOT OLD.id"),
+        (table, "UPDATE"): [
+            Refusal("move outside an open command", closed),
+            Refusal("a move adds 1 to rev", "NEW.rev IS DISTINCT FROM OLD.rev + 1"),
+            Refusal("no such move", edge.format(origin="OLD.state")),
+            Refusal("a column fixed at birth was changed", changed(fixed(machine, columns[table]))),
         ],
-    )
-    made |= _never(table, "DELETE")
-    for name, event, origin in (("born", "INSERT", "''"), ("moved", "UPDATE", "OLD.state")):
-        made[f"journal_{table}_{name}"] = (
-            f"CREATE TRIGGER journal_{table}_{name} AFTER {event} ON {table} BEGIN"
-            " INSERT INTO journal (seq, machine, entity, rev, from_state, verb, to_state, command)"
-            f" VALUES ({NEXT}, '{table}', NEW.id, NEW.rev, {origin}, NEW.verb, NEW.state, NEW.command); END"
-        )
-    return made
+    }
 
 
-def _journal(machines: Iterable[Machine]) -> dict[str, str]:
-    # A row must tell a move that the entity's own row shows: what a hand could write here is only the truth.
+def _history(machines: Sequence[Machine], columns: Mapping[str, Sequence[str]], open_command: str) -> Rules:
+    # A journal row must tell what the entity's own row shows and what is not yet told: only the trigger of the move
+    # comes in time for that, so the open command need not be asked for again.
     held = " ".join(
         f"WHEN '{machine.table}' THEN EXISTS (SELECT 1 FROM {machine.table} WHERE id = NEW.entity AND rev = NEW.rev"
         " AND state = NEW.to_state AND verb = NEW.verb AND command = NEW.command)"
         for machine in machines
     )
-    true = f"CASE NEW.machine {held} ELSE 0 END" if held else "0"
-    doubled = "EXISTS (SELECT 1 FROM journal WHERE machine = NEW.machine AND entity = NEW.entity AND rev = NEW.rev)"
-    return _trigger(
-        "journal",
-        "BEFORE INSERT",
-        [
-            ("seq out of order", f"NEW.seq IS NOT {NEXT}"),
-            # A true row that is not yet told was told by the trigger of its move, under an open command.
-            ("row without its move", f"NOT {true}"),
-            ("the move is already told", doubled),
-        ],
-    ) | _never("journal", "UPDATE", "DELETE")
-
-
-def _history(shapes: Mapping[str, Shape]) -> dict[str, str]:
-    made = _never("edge", "INSERT", "UPDATE", "DELETE")
-    made |= _trigger(
-        "command",
-        "BEFORE INSERT",
-        [("seq out of order", f"NEW.seq IS NOT {NEXT}"), ("a command is born open", "NEW.sealed IS NOT 0")],
-    )
-    kept = [column for column in shapes["command"].columns if column != "sealed"]
-    rewritten = " OR ".join(f"NEW.{column} IS NOT OLD.{column}" for column in kept)
-    made |= _trigger(
-        "command",
-        "BEFORE UPDATE",
-        [("only an open command is sealed", f"OLD.sealed IS NOT 0 OR NEW.sealed IS NOT 1 OR {rewritten}")],
-    )
-    made |= _never("command", "DELETE")
+    told = "EXISTS (SELECT 1 FROM journal WHERE machine = NEW.machine AND entity = NEW.entity AND rev = NEW.rev)"
     intent = "EXISTS (SELECT 1 FROM event WHERE seq = NEW.intent_seq AND kind = 'intent')"
     final = "EXISTS (SELECT 1 FROM event WHERE intent_seq = NEW.intent_seq AND outcome <> 'unknown')"
-    made |= _trigger(
-        "event",
-        "BEFORE INSERT",
-        [
-            ("seq out of order", f"NEW.seq IS NOT {NEXT}"),
-            ("row outside an open command", f"NOT {_OPEN.format(command='NEW.command')}"),
-            ("result without its intent", f"NEW.intent_seq IS NOT NULL AND NOT {intent}"),
-            ("the intent has its final result", f"NEW.intent_seq IS NOT NULL AND {final}"),
-        ],
+    kept = [column for column in columns["command"] if column != "sealed"]
+    return (
+        _never("edge", "INSERT", "UPDATE", "DELETE")
+        | _never("command", "DELETE")
+        | _never("journal", "UPDATE", "DELETE")
+        | _never("event", "UPDATE", "DELETE")
+        | _never("ref", "UPDATE", "DELETE")
+        | {
+            ("command", "INSERT"): [Refusal("a command is born open", "NEW.sealed IS DISTINCT FROM 0")],
+            ("command", "UPDATE"): [
+                Refusal(
+                    "only an open command is sealed",
+                    f"OLD.sealed IS DISTINCT FROM 0 OR NEW.sealed IS DISTINCT FROM 1 OR {changed(kept)}",
+                )
+            ],
+            ("journal", "INSERT"): [
+                Refusal("row without its move", f"NOT CASE NEW.machine {held} ELSE FALSE END" if held else "TRUE"),
+                Refusal("the move is already told", told),
+            ],
+            ("event", "INSERT"): [
+                Refusal("row outside an open command", _closed(open_command, "NEW.command")),
+                Refusal("result without its intent", f"NEW.intent_seq IS NOT NULL AND NOT {intent}"),
+                Refusal("the intent has its final result", f"NEW.intent_seq IS NOT NULL AND {final}"),
+            ],
+            ("ref", "INSERT"): [
+                Refusal(
+                    "row outside an open command",
+                    _closed(open_command, "coalesce((SELECT command FROM event WHERE seq = NEW.seq), NEW.seq)"),
+                )
+            ],
+        }
     )
-    made |= _never("event", "UPDATE", "DELETE")
-    owner = "coalesce((SELECT command FROM event WHERE seq = NEW.seq), NEW.seq)"
-    made |= _trigger(
-        "ref",
-        "BEFORE INSERT",
-        [
-            ("row outside an open command", f"NOT {_OPEN.format(command=owner)}"),
-            (
-                "the row exists",
-                "EXISTS (SELECT 1 FROM ref WHERE kind = NEW.kind AND value = NEW.value AND seq = NEW.seq)",
-            ),
-        ],
-    )
-    return made | _never("ref", "UPDATE", "DELETE")
 
 
-def _beside(shapes: Mapping[str, Shape]) -> dict[str, str]:
+def _beside(columns: Mapping[str, Sequence[str]], open_command: str) -> Rules:
     intent = (
         "EXISTS (SELECT 1 FROM event WHERE seq = NEW.seq AND kind = 'intent' AND action = NEW.action || '.intent'"
         " AND command = NEW.command)"
     )
-    made = _trigger(
-        "open_intent",
-        "BEFORE INSERT",
-        [
-            ("row without its intent", f"NOT {intent} OR NOT {_OPEN.format(command='NEW.command')}"),
-            ("the row exists", "EXISTS (SELECT 1 FROM open_intent WHERE seq = NEW.seq)"),
-        ],
+    kept = [column for column in columns["receipt"] if column not in {"status", "result", "finished"}]
+    taker = "NEW.lease_id IS NOT NULL AND NEW.lease_id IS DISTINCT FROM OLD.lease_id"
+    same_holder = "NEW.lease_id IS NOT DISTINCT FROM OLD.lease_id"
+    return (
+        _never("open_intent", "UPDATE")
+        | _never("receipt", "DELETE")
+        | _never("lease", "DELETE")
+        | {
+            ("open_intent", "INSERT"): [
+                Refusal("row without its intent", f"NOT {intent} OR {_closed(open_command, 'NEW.command')}")
+            ],
+            ("open_intent", "DELETE"): [
+                Refusal("the intent has no result", "NOT EXISTS (SELECT 1 FROM event WHERE intent_seq = OLD.seq)")
+            ],
+            ("receipt", "INSERT"): [Refusal("row outside an open command", _closed(open_command, "NEW.command"))],
+            ("receipt", "UPDATE"): [
+                Refusal(
+                    "only a pending receipt is finished",
+                    f"OLD.status IS DISTINCT FROM 'pending' OR NEW.status = 'pending' OR {changed(kept)}",
+                ),
+                Refusal("finished outside an open command", _closed(open_command, "NEW.finished")),
+            ],
+            ("lease", "INSERT"): [Refusal("the first term is 1", "NEW.term IS DISTINCT FROM 1")],
+            ("lease", "UPDATE"): [
+                Refusal("a lease keeps its kind and key", changed(["kind", "key"])),
+                Refusal(
+                    "a new holder takes the next term",
+                    f"NEW.term IS DISTINCT FROM OLD.term + CASE WHEN {taker} THEN 1 ELSE 0 END",
+                ),
+                Refusal(
+                    "a holder does not change",
+                    f"{same_holder} AND ({changed(['owner', 'incarnation', 'subject'])})",
+                ),
+            ],
+        }
     )
-    made |= _never("open_intent", "UPDATE")
-    made |= _trigger(
-        "open_intent",
-        "BEFORE DELETE",
-        [("the intent has no result", "NOT EXISTS (SELECT 1 FROM event WHERE intent_seq = OLD.seq)")],
-    )
-    made |= _trigger(
-        "receipt",
-        "BEFORE INSERT",
-        [
-            ("row outside an open command", f"NOT {_OPEN.format(command='NEW.command')}"),
-            ("the row exists", "EXISTS (SELECT 1 FROM receipt WHERE name = NEW.name AND dedupe = NEW.dedupe)"),
-        ],
-    )
-    kept = [column for column in shapes["receipt"].columns if column not in {"status", "result", "finished"}]
-    rewritten = " OR ".join(f"NEW.{column} IS NOT OLD.{column}" for column in kept)
-    made |= _trigger(
-        "receipt",
-        "BEFORE UPDATE",
-        [
-            (
-                "only a pending receipt is finished",
-                f"OLD.status IS NOT 'pending' OR NEW.status IS 'pending' OR {rewritten}",
-            ),
-            ("finished outside an open command", f"NOT {_OPEN.format(command='NEW.finished')}"),
-        ],
-    )
-    made |= _never("receipt", "DELETE")
-    made |= _trigger(
-        "lease",
-        "BEFORE INSERT",
-        [
-            ("the first term is 1", "NEW.term IS NOT 1"),
-            ("the row exists", "EXISTS (SELECT 1 FROM lease WHERE kind = NEW.kind AND key = NEW.key)"),
-        ],
-    )
-    holder = "NEW.lease_id IS NOT NULL AND NEW.lease_id IS NOT OLD.lease_id"
-    same = " AND ".join(f"NEW.{column} IS OLD.{column}" for column in ("owner", "incarnation", "subject"))
-    made |= _trigger(
-        "lease",
-        "BEFORE UPDATE",
-        [
-            ("a lease keeps its kind and key", "NEW.kind IS NOT OLD.kind OR NEW.key IS NOT OLD.key"),
-            ("a new holder takes the next term", f"NEW.term IS NOT OLD.term + ({holder})"),
-            ("a holder does not change", f"NEW.lease_id IS OLD.lease_id AND NOT ({same})"),
-        ],
-    )
-    return made | _never("lease", "DELETE")

@@ -44,6 +44,10 @@ class Catalog(Protocol):
         """Returns the guards that the code wants for the tables as they are, by name."""
         ...
 
+    def create_guards(self, machines: Sequence[Machine]) -> None:
+        """Makes every guard."""
+        ...
+
     def drop_guards(self) -> None:
         """Removes every guard."""
         ...
@@ -218,8 +222,7 @@ def _guard(
             hint="Look at the history with doctor, then let it restore the guards.",
         )
     catalog.drop_guards()
-    for text in wanted.values():
-        catalog.execute(text)
+    catalog.create_guards(machines)
     catalog.execute(
         f"UPDATE schema_version SET guards = '{fingerprint}' WHERE slice = {_mark(catalog.dialect)}",
         (slices[0].name,),

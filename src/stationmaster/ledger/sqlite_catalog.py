@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from stationmaster.errors import Bug
-from stationmaster.ledger import guards
+from stationmaster.ledger import sqlite_guards
 from stationmaster.ledger.queries import Dialect
 from stationmaster.ledger.schema import Shape, Unique
 from stationmaster.machine import Machine
@@ -38,8 +38,13 @@ class SqliteCatalog:
         return {str(name): str(sql) for name, sql in rows}
 
     def wanted_guards(self, machines: Sequence[Machine]) -> dict[str, str]:
-        """Returns the guards that the code wants for the tables as they are."""
-        return guards.guards(machines, {table: self.shape(table) for table in self._tables()})
+        """Returns the triggers that the code wants for the tables as they are."""
+        return sqlite_guards.triggers(machines, {table: self._shape(table) for table in self._tables()})
+
+    def create_guards(self, machines: Sequence[Machine]) -> None:
+        """Makes every trigger."""
+        for text in self.wanted_guards(machines).values():
+            self.execute(text)
 
     def drop_guards(self) -> None:
         """Removes every trigger."""
@@ -50,8 +55,7 @@ class SqliteCatalog:
         """Returns the columns of every table."""
         return {table: self._columns(table) for table in self._tables()}
 
-    def shape(self, table: str) -> Shape:
-        """Returns what the guards must know of a table."""
+    def _shape(self, table: str) -> Shape:
         uniques = []
         for _, name, unique, _, partial in self.execute(f"PRAGMA index_list({table})"):
             if not unique:

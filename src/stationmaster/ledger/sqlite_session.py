@@ -9,9 +9,9 @@ from typing import Any, NoReturn
 from stationmaster.clock import Clock
 from stationmaster.command import Cmd
 from stationmaster.errors import Bug, Stale, StationmasterError, Unavailable
-from stationmaster.ledger.guards import NEXT, is_unique_refusal
 from stationmaster.ledger.queries import Dialect, Query
 from stationmaster.ledger.session import EventRow, Row
+from stationmaster.ledger.sqlite_guards import NEXT, is_unique_refusal
 from stationmaster.machine import Machine
 
 _TAKEN = frozenset(

@@ -6,7 +6,7 @@ None of them commits; the engine that made them does, after the body has returne
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from stationmaster import canonical, redact
@@ -31,11 +31,11 @@ class Doors:
 
     guarded: frozenset[str]
     hot: frozenset[str]
+    # Neither is written by a statement: moves, events and triggers do.
+    closed: frozenset[str] = field(init=False)
 
-    @property
-    def closed(self) -> frozenset[str]:
-        """The tables that no statement writes: moves, events and triggers do."""
-        return self.guarded | HISTORY
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "closed", self.guarded | HISTORY)
 
 
 class Reader:

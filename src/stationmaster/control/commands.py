@@ -45,10 +45,11 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a handler returns: a body that becomes JSON, and the HTTP status."""
+    """What a handler returns: a body that becomes JSON, or with `lines` an async iterator of bodies, one a line."""
 
     body: Any
     status: int = 200
+    lines: bool = False
 
 
 G = TypeVar("G", bound=Read)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from stationmaster.control import keys
+from stationmaster.control import audit, keys
 from stationmaster.control.commands import Command
 
 COMMANDS: tuple[Command[Any, Any], ...] = (
+    audit.audit,
     keys.add,
     keys.every,
     keys.revoke,

@@ -6,7 +6,7 @@ It proves who calls, types the input and words the answer; what happens is decid
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ import msgspec
 import structlog
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from stationmaster import canonical
@@ -76,11 +76,18 @@ def _route(site: Site, command: Command[Any, Any]) -> Route:
         grant = grants.need(await _identify(site.port, request), command.grant)
         given = await _given(request, command)
         answer = await command.run(site, grant, given)
+        if answer.lines:
+            return StreamingResponse(_lines(answer.body), answer.status, media_type="application/x-ndjson")
         return _json(answer.body, answer.status)
 
     # A repository key holds a slash, which the server has decoded by now; it must not split the path (GW-R-218).
     path = command.path.replace("{repoKey}", "{repoKey:path}")
     return Route(path, _guarded(endpoint), methods=[command.method], name=command.name)
+
+
+async def _lines(bodies: AsyncIterator[Any]) -> AsyncIterator[str]:
+    async for body in bodies:
+        yield canonical.dump(body) + "\n"
 
 
 async def _identify(port: LedgerPort, request: Request) -> grants.Read | None:

@@ -19,7 +19,7 @@ import typer
 
 from stationmaster import redact
 from stationmaster.agents.codex_app import login
-from stationmaster.control import cli, errors
+from stationmaster.control import cli, errors, follow
 from stationmaster.control.registry import COMMANDS
 from stationmaster.control.socket import Door, opened
 from stationmaster.errors import Bug, StationmasterError
@@ -116,6 +116,7 @@ def version(*, as_json: _Json = False) -> None:
 
 
 cli.mount(app, COMMANDS, _door)
+follow.mount(app, _door)
 
 
 def main() -> None:

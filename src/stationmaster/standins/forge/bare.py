@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Mapping
@@ -24,7 +25,7 @@ class GitRefused(Exception):
 def environment(home: Path, **more: str) -> dict[str, str]:
     """Returns the whole environment of a git child: no user or system configuration leaks in."""
     return {
-        "PATH": os.environ.get("PATH", os.defpath),
+        "PATH": f"{Path(shutil.which('git') or 'git').parent}:/usr/local/bin:{os.defpath}",
         "HOME": str(home),
         "LC_ALL": "C.UTF-8",
         "GIT_CONFIG_NOSYSTEM": "1",

@@ -9,6 +9,7 @@ import hashlib
 import hmac
 import http.client
 import json
+import sqlite3
 import threading
 import time
 import uuid
@@ -156,6 +157,9 @@ class Hooks:
                 same = "" if action.get("new_uuid") else delivery["uuid"]
                 for _ in range(int(action.get("times", 1))):
                     self.enqueue(hook, delivery["event_type"], delivery["payload"], delivery_id=same)
+        except sqlite3.ProgrammingError:
+            if not self._stopping.is_set():  # a receiver slower than the stop finds the state closed
+                raise
         finally:
             self._threads.discard(threading.current_thread())
             self.wake()

@@ -24,6 +24,7 @@ from stationmaster.standins.forge.events import Events
 from stationmaster.standins.forge.faults import Action, BadFault, Faults, damaged
 from stationmaster.standins.forge.git_http import GitHttp
 from stationmaster.standins.forge.hooks import Hooks
+from stationmaster.standins.forge.pages import Pages
 from stationmaster.standins.forge.pull_views import PullViews
 from stationmaster.standins.forge.store import Store
 from stationmaster.standins.forge.views import Views
@@ -61,6 +62,7 @@ class Forge:
         events = Events(self.store, self.views, self.hooks)
         self.deeds = Deeds(self.store, self.views, events, self.hooks)
         self.api = rest.Api(self.store, self.views, PullViews(self.views), self.deeds, self.faults)
+        self.pages = Pages(self.api)
         self.git = GitHttp(self.store, self.views, self.deeds)
         self.log: deque[dict[str, Any]] = deque(maxlen=LOG_LENGTH)
         admin = Admin(self.api, self.log)
@@ -108,7 +110,7 @@ class Forge:
     def _serve(self, request: Request) -> Response:
         if request.path.startswith(rest.PREFIX + "/"):
             return rest.answer(self.api, ROUTES, request)
-        return self.git.handle(request) or plain(404, "404 page not found\n")
+        return self.git.handle(request) or self.pages.handle(request) or plain(404, "404 page not found\n")
 
     def _with_fault(self, request: Request, action: Action) -> Response:
         kind, seconds = action["kind"], float(action.get("seconds", 0))

@@ -16,6 +16,9 @@ ZERO_TIME, UNSET_TIME = "0001-01-01T00:00:00Z", "1970-01-01T00:00:00Z"
 UNITS = (
     "has_wiki", "has_pull_requests", "has_projects", "projects_mode", "has_releases", "has_packages", "has_actions",
 )  # fmt: skip
+TRACKER = {
+    "enable_time_tracker": True, "allow_only_contributors_to_track_time": True, "enable_issue_dependencies": True,
+}  # fmt: skip
 MERGE_STYLES: dict[str, Any] = {
     "ignore_whitespace_conflicts": False, "allow_merge_commits": True, "allow_rebase": True,
     "allow_rebase_explicit": True, "allow_squash_merge": True, "allow_fast_forward_only_merge": True,
@@ -107,11 +110,6 @@ class Views:
         api, page = self.api_url(repo), self.html_url(repo)
         count = "SELECT count(*) AS n FROM issue WHERE repo_id=? AND is_pull=? AND state='open'"
         opened = [self.store.many(count, repo["id"], is_pull)[0]["n"] for is_pull in (0, 1)]
-        tracker = {
-            "enable_time_tracker": True,
-            "allow_only_contributors_to_track_time": True,
-            "enable_issue_dependencies": True,
-        }
         return {
             "id": repo["id"],
             "owner": self.user(owner, signed=mode > access.NONE),
@@ -151,7 +149,7 @@ class Views:
             },
             "has_code": True,
             "has_issues": bool(repo["has_issues"]),
-            **({"internal_tracker": tracker} if repo["has_issues"] else {}),
+            **({"internal_tracker": TRACKER} if repo["has_issues"] else {}),
             **{name: "all" if name == "projects_mode" else True for name in UNITS},
             "has_pull_requests": pulls,
             **(MERGE_STYLES if pulls else {**MERGE_STYLES, **_no_merges()}),

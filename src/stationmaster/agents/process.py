@@ -15,6 +15,7 @@ import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TextIO
 
 from stationmaster import command as commands
 from stationmaster import redact
@@ -31,7 +32,7 @@ _PROC = Path("/proc")
 class AgentProcess:
     """One running agent and the pipes to it."""
 
-    def __init__(self, proc: asyncio.subprocess.Process, *, run_id: str, isolated: bool, log: Path | None) -> None:
+    def __init__(self, proc: asyncio.subprocess.Process, *, run_id: str, isolated: bool, log: TextIO | None) -> None:
         if proc.stdin is None or proc.stdout is None or proc.stderr is None:
             raise Unavailable("The agent was started without pipes.", code="app_server_unreachable")
         self._proc = proc
@@ -61,6 +62,7 @@ class AgentProcess:
         """
         commands.assert_outside("an agent process")
         _check_run_id(run_id)
+        opened = _open_log(log) if log else None
         try:
             proc = await asyncio.create_subprocess_exec(
                 *argv,
@@ -73,12 +75,14 @@ class AgentProcess:
                 limit=LINE_LIMIT,
             )
         except OSError as error:
+            if opened:
+                opened.close()
             raise Unavailable(
                 f"The agent could not be started: {error.strerror or type(error).__name__}.",
                 code="app_server_unreachable",
                 hint="Run `stationmaster doctor`.",
             ) from None
-        return cls(proc, run_id=run_id, isolated=isolated, log=log)
+        return cls(proc, run_id=run_id, isolated=isolated, log=opened)
 
     @property
     def pid(self) -> int:
@@ -135,7 +139,7 @@ class AgentProcess:
         return True
 
     async def _keep_stderr(self, stream: asyncio.StreamReader) -> None:
-        log = _open_log(self._log) if self._log else None
+        log = self._log
         try:
             while chunk := await stream.read(64 * 1024):
                 text = redact.clean(chunk.decode(errors="replace"))
@@ -148,8 +152,15 @@ class AgentProcess:
                 log.close()
 
 
-def _open_log(path: Path):  # type: ignore[no-untyped-def]  # noqa: ANN202
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
+def _open_log(path: Path) -> TextIO:
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise Unavailable(
+            f"The log of a run cannot be written: {path}: {error.strerror}.",
+            code="run_log_unwritable",
+            hint="Give the folder to the user that runs Stationmaster.",
+        ) from None
     return os.fdopen(handle, "a", encoding="utf-8")
 
 

@@ -65,6 +65,7 @@ class Wire:
         self._pending: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._last_id = 0
         self._dead = ""
+        self._sending = asyncio.Lock()
         self._task = asyncio.create_task(self._read())
 
     async def request(self, method: str, params: dict[str, Any], *, timeout_s: float) -> Any:
@@ -124,8 +125,9 @@ class Wire:
         if self._dead:
             raise _unreachable(self._dead)
         try:
-            self._writer.write(msgspec.json.encode(message) + b"\n")
-            await self._writer.drain()
+            async with self._sending:
+                self._writer.write(msgspec.json.encode(message) + b"\n")
+                await self._writer.drain()
         except (OSError, RuntimeError):
             raise _unreachable("its input is closed") from None
 

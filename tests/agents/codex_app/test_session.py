@@ -49,3 +49,57 @@ async def test_a_turn_edits_files_and_calls_a_tool(tmp_path: Path) -> None:
     assert "RULES OF THE HOUSE" in str(asked[0]["body"])
     assert run.capability_downgrades == []
     assert run.probe_failures == []
+
+
+async def test_model_effort_and_instructions_reach_the_model(tmp_path: Path) -> None:
+    # GW-R-143 with the real binary: accepted, and not downgraded
+    rig = Rig(tmp_path)
+    with ResponsesModel(["Fine."]) as model:
+        settings = rig.settings(
+            model.base_url, model="gpt-5.5", reasoning_effort="high", developer_instructions="OPERATOR SAYS"
+        )
+        async with rig.run(settings, rig.spec(developer_instructions="HOUSE SAYS")) as run:
+            events = await turn(run, await run.start_thread(), "hello")
+            assert run.capability_downgrades == []
+        body = model.requests[0]["body"]
+    assert isinstance(events[-1], TurnCompleted)
+    assert events[-1].status == "completed"
+    assert (body["model"], body["reasoning"]["effort"]) == ("gpt-5.5", "high")
+    assert "OPERATOR SAYS" in str(body)
+    assert "HOUSE SAYS" in str(body)
+
+
+async def test_a_question_of_a_newer_model_is_a_message_with_questions(tmp_path: Path) -> None:
+    # GW-R-151
+    rig = Rig(tmp_path)
+    asked = {"questions": [{"title": "Red or blue?", "options": ["red", "blue"]}]}
+    steps = [{"call": {"name": "request_user_input_async", "args": asked}}, "I wait."]
+    with ResponsesModel(scenario("paint", *steps)) as model:
+        async with rig.run(rig.settings(model.base_url, model="gpt-6.1-sol")) as run:
+            events = await turn(run, await run.start_thread(), "paint it")
+    question = next(event for event in events if isinstance(event, AgentMessage) and event.delivery)
+    assert (question.delivery, question.questions) == ("async", ("Red or blue?",))
+
+
+async def test_a_failing_model_ends_the_turn_with_a_reason(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    with ResponsesModel({"default": [{"http": 500}]}) as model:
+        async with rig.run(rig.settings(model.base_url)) as run:
+            thread_id = await run.start_thread()
+            failed = (await turn(run, thread_id, "hello"))[-1]
+            model.use(["Fine."])
+            again = (await turn(run, thread_id, "hello again"))[-1]
+    assert isinstance(failed, TurnCompleted)
+    assert (failed.status, failed.error_code, failed.transient) == ("failed", "internalServerError", True)
+    assert isinstance(again, TurnCompleted)
+    assert again.status == "completed"
+
+
+async def test_a_dead_provider_is_not_waited_for(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    with ResponsesModel(["Fine."]) as model:
+        gone = model.base_url
+    async with rig.run(rig.settings(gone)) as run:
+        end = (await turn(run, await run.start_thread(), "hello"))[-1]
+    assert isinstance(end, TurnCompleted)
+    assert (end.status, end.transient) == ("failed", True)

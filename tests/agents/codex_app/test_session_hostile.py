@@ -88,6 +88,22 @@ async def test_a_hostile_repository_runs_nothing_and_says_nothing(tmp_path: Path
     assert "evil" not in asked
 
 
+async def test_a_home_behind_a_link_changes_nothing(tmp_path: Path) -> None:
+    marks = tmp_path / "marks"
+    for folder in (marks, tmp_path / "real"):
+        folder.mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    rig = Rig(tmp_path / "link", hostile_files(marks))
+    with ResponsesModel(
+        scenario("^go", {"shell": "echo x > b.txt; git status --short"}, "Saw ${last_output}")
+    ) as model:
+        await lives(rig, model.base_url, run_temp=marks)
+        asked = json.dumps(model.requests)
+    assert sorted(path.name for path in marks.iterdir()) == ["host", "work"]
+    assert WORD not in asked
+    assert "?? b.txt" in asked
+
+
 async def test_the_same_repository_speaks_when_the_operator_lets_it(tmp_path: Path) -> None:
     # Shows that the test above would notice.
     marks = tmp_path / "marks"

@@ -93,6 +93,7 @@ class CodexRun:
         (`app_server_unreachable`, `app_server_timeout`), Invalid for a wrong configuration, Denied
         `codex_not_logged_in`.
         """
+        spec = spec.resolved()
         home.prepare(settings, spec)
         rooms = home.rooms(settings, spec)
         process = await AgentProcess.spawn(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -69,3 +69,17 @@ class RunSpec:
     mcp_servers: Mapping[str, Any] = field(default_factory=dict)
     trusted_servers: frozenset[str] = frozenset()
     log: Path | None = None
+
+    def resolved(self) -> RunSpec:
+        """Returns the same run with no symbolic link in its paths.
+
+        Codex looks a folder's trust up under its real path; an entry under another name would not hold.
+        """
+        return replace(
+            self,
+            worktree=self.worktree.resolve(),
+            bare=self.bare.resolve(),
+            codex_home=self.codex_home.resolve(),
+            run_temp=self.run_temp.resolve(),
+            mounts=tuple(mount.resolve() for mount in self.mounts),
+        )

@@ -1,0 +1,227 @@
+-- A repository of the forge: its number never changes, its name may. One lease, one home worker each.
+CREATE TABLE gitea_repository (
+  id TEXT PRIMARY KEY,
+  state TEXT NOT NULL,
+  rev INT64 NOT NULL,
+  verb TEXT NOT NULL,
+  command INT64 NOT NULL REFERENCES command (seq),
+  instance_id TEXT NOT NULL,
+  native_id INT64 NOT NULL,
+  owner TEXT NOT NULL,
+  name TEXT NOT NULL,
+  repo_key TEXT NOT NULL,
+  clone_url TEXT NOT NULL,
+  default_branch TEXT NOT NULL,
+  home_worker TEXT,
+  registered_at INT64 NOT NULL,
+  updated_at INT64 NOT NULL,
+  UNIQUE (instance_id, native_id)
+);
+CREATE INDEX gitea_repository_key ON gitea_repository (repo_key);
+
+-- Names a repository had before; never the key of a new row.
+CREATE TABLE gitea_repository_alias (
+  repo_key TEXT NOT NULL,
+  repository_id TEXT NOT NULL REFERENCES gitea_repository (id),
+  until_at INT64 NOT NULL,
+  PRIMARY KEY (repo_key, repository_id)
+);
+
+-- When a repository was last fetched; hot.
+CREATE TABLE gitea_fetch (
+  repository_id TEXT PRIMARY KEY,
+  last_fetch_at INT64 NOT NULL
+);
+
+-- Repositories in which something may be claimable, and from when on; an index that claims and recovery keep true.
+CREATE TABLE gitea_ready (
+  repository_id TEXT PRIMARY KEY REFERENCES gitea_repository (id),
+  ready_at INT64 NOT NULL
+);
+CREATE INDEX gitea_ready_at ON gitea_ready (ready_at, repository_id);
+
+-- The conversation of one issue or pull request: at most one thread at a time.
+CREATE TABLE gitea_session (
+  id TEXT PRIMARY KEY,
+  state TEXT NOT NULL,
+  rev INT64 NOT NULL,
+  verb TEXT NOT NULL,
+  command INT64 NOT NULL REFERENCES command (seq),
+  repository_id TEXT NOT NULL REFERENCES gitea_repository (id),
+  kind TEXT NOT NULL CHECK (kind IN ('issue', 'pull_request')),
+  number INT64 NOT NULL CHECK (number > 0),
+  thread_id TEXT,
+  tool_set TEXT,
+  created_at INT64 NOT NULL,
+  updated_at INT64 NOT NULL,
+  UNIQUE (repository_id, kind, number)
+);
+
+-- The task branches of a session; one is current.
+CREATE TABLE gitea_branch (
+  id TEXT PRIMARY KEY,
+  state TEXT NOT NULL,
+  rev INT64 NOT NULL,
+  verb TEXT NOT NULL,
+  command INT64 NOT NULL REFERENCES command (seq),
+  session_id TEXT NOT NULL REFERENCES gitea_session (id),
+  name TEXT NOT NULL,
+  base_sha TEXT NOT NULL,
+  published_sha TEXT,
+  pull_number INT64,
+  created_at INT64 NOT NULL,
+  updated_at INT64 NOT NULL,
+  UNIQUE (session_id, name)
+);
+CREATE UNIQUE INDEX gitea_branch_current ON gitea_branch (session_id) WHERE state = 'current';
+
+CREATE TABLE gitea_task (
+  id TEXT PRIMARY KEY,
+  state TEXT NOT NULL,
+  rev INT64 NOT NULL,
+  verb TEXT NOT NULL,
+  command INT64 NOT NULL REFERENCES command (seq),
+  delivery_key TEXT NOT NULL UNIQUE,
+  delivery_id TEXT NOT NULL,
+  repository_id TEXT NOT NULL REFERENCES gitea_repository (id),
+  session_id TEXT NOT NULL REFERENCES gitea_session (id),
+  resource_key TEXT NOT NULL,
+  comment_id INT64 NOT NULL,
+  author TEXT NOT NULL,
+  author_id INT64 NOT NULL,
+  sender_may TEXT,
+  base_ref TEXT,
+  head_ref TEXT,
+  attempt INT64 NOT NULL,
+  reply_attempt INT64 NOT NULL,
+  unblock_attempt INT64 NOT NULL,
+  next_retry_at INT64,
+  retry_purpose TEXT CHECK (retry_purpose IN ('execution', 'reply', 'verification')),
+  error_code TEXT,
+  reply_failure TEXT,
+  created_at INT64 NOT NULL,
+  updated_at INT64 NOT NULL
+);
+CREATE INDEX gitea_task_waiting ON gitea_task (repository_id, created_at, id) WHERE state IN ('queued', 'retry_wait');
+CREATE INDEX gitea_task_open ON gitea_task (session_id, created_at, id)
+  WHERE state IN (
+    'received', 'queued', 'preparing', 'running', 'waiting_user', 'verifying_reply', 'retry_wait', 'blocked_workspace',
+    'aborting'
+  );
+CREATE INDEX gitea_task_session ON gitea_task (session_id, created_at, id);
+CREATE INDEX gitea_task_created ON gitea_task (created_at, id);
+CREATE INDEX gitea_task_state ON gitea_task (state, created_at, id);
+CREATE INDEX gitea_task_active ON gitea_task (repository_id)
+  WHERE state IN ('preparing', 'running', 'verifying_reply', 'aborting');
+
+-- Who was told on which day that they may not ask; prunable.
+CREATE TABLE gitea_refused_author (
+  instance_id TEXT NOT NULL,
+  author_id INT64 NOT NULL,
+  day INT64 NOT NULL,
+  PRIMARY KEY (instance_id, author_id, day)
+);
+
+-- What a task was asked; prunable.
+CREATE TABLE gitea_instruction (
+  task_id TEXT PRIMARY KEY REFERENCES gitea_task (id),
+  body TEXT NOT NULL
+);
+
+-- Comments that continued a waiting task instead of making one.
+CREATE TABLE gitea_follow_up (
+  task_id TEXT NOT NULL REFERENCES gitea_task (id),
+  number INT64 NOT NULL,
+  delivery_key TEXT NOT NULL UNIQUE,
+  comment_id INT64 NOT NULL,
+  author TEXT NOT NULL,
+  author_id INT64 NOT NULL,
+  sender_may TEXT,
+  body TEXT NOT NULL,
+  at INT64 NOT NULL,
+  PRIMARY KEY (task_id, number)
+);
+
+-- Content keys: what was asked once is never asked twice, whatever delivery brings it. Kept for ever.
+CREATE TABLE gitea_trigger (
+  instance_id TEXT NOT NULL,
+  origin TEXT NOT NULL CHECK (origin IN ('comment', 'issue', 'pull', 'review', 'code_comment')),
+  native_id INT64 NOT NULL,
+  version INT64 NOT NULL,
+  task_id TEXT NOT NULL REFERENCES gitea_task (id),
+  follow_up INT64,
+  PRIMARY KEY (instance_id, origin, native_id, version)
+);
+
+-- What a delivery was answered; prunable after its time.
+CREATE TABLE gitea_delivery (
+  delivery_key TEXT PRIMARY KEY,
+  delivery_id TEXT NOT NULL,
+  event_type TEXT NOT NULL,
+  received_at INT64 NOT NULL,
+  normalized INT64 NOT NULL CHECK (normalized IN (0, 1)),
+  status TEXT NOT NULL CHECK (status IN ('accepted', 'ignored', 'duplicate', 'rejected')),
+  reason_code TEXT,
+  http_status INT64 NOT NULL,
+  response_body TEXT NOT NULL,
+  payload_hash TEXT NOT NULL,
+  task_id TEXT REFERENCES gitea_task (id),
+  expires_at INT64 NOT NULL
+);
+CREATE INDEX gitea_delivery_expiry ON gitea_delivery (expires_at);
+
+-- Which task a run belongs to.
+CREATE TABLE gitea_turn (
+  run_id TEXT PRIMARY KEY,
+  task_id TEXT NOT NULL REFERENCES gitea_task (id),
+  kind TEXT NOT NULL CHECK (kind IN ('normal', 'reply_retry')),
+  head_before TEXT
+);
+CREATE INDEX gitea_turn_task ON gitea_turn (task_id, run_id);
+
+-- The agent's last words in a run; what a fallback would post. Prunable.
+CREATE TABLE gitea_final_text (
+  run_id TEXT PRIMARY KEY REFERENCES gitea_turn (run_id),
+  body TEXT NOT NULL
+);
+
+-- Every comment the product writes: a row first, then an attempt, then proof.
+CREATE TABLE gitea_comment (
+  id TEXT PRIMARY KEY,
+  state TEXT NOT NULL,
+  rev INT64 NOT NULL,
+  verb TEXT NOT NULL,
+  command INT64 NOT NULL REFERENCES command (seq),
+  task_id TEXT NOT NULL REFERENCES gitea_task (id),
+  run_id TEXT,
+  kind TEXT NOT NULL CHECK (kind IN ('status', 'mcp_final', 'rest_fallback', 'question')),
+  repository_id TEXT NOT NULL REFERENCES gitea_repository (id),
+  resource_key TEXT NOT NULL,
+  number INT64 NOT NULL,
+  body_hash TEXT NOT NULL,
+  term INT64,
+  native_id INT64,
+  error_code TEXT,
+  created_at INT64 NOT NULL,
+  updated_at INT64 NOT NULL
+);
+CREATE INDEX gitea_comment_task ON gitea_comment (task_id, created_at);
+CREATE INDEX gitea_comment_open ON gitea_comment (created_at) WHERE state IN ('pending', 'sent');
+
+-- What is to be posted; prunable once its comment is confirmed.
+CREATE TABLE gitea_comment_body (
+  comment_key TEXT PRIMARY KEY REFERENCES gitea_comment (id),
+  body TEXT NOT NULL
+);
+
+-- Whether new work is taken up at all: one row, made at the first pause.
+CREATE TABLE gitea_control (
+  id TEXT PRIMARY KEY,
+  state TEXT NOT NULL,
+  rev INT64 NOT NULL,
+  verb TEXT NOT NULL,
+  command INT64 NOT NULL REFERENCES command (seq),
+  reason TEXT,
+  updated_by TEXT NOT NULL,
+  updated_at INT64 NOT NULL
+);

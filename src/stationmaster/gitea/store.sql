@@ -1,0 +1,213 @@
+-- Repositories ---------------------------------------------------------------------------------------------------
+
+-- name: repository :one
+SELECT id, state, rev, instance_id, native_id, owner, name, repo_key, clone_url, default_branch, home_worker, registered_at,
+  updated_at FROM gitea_repository WHERE id = :id;
+
+-- name: repository_by_native :one
+SELECT id, state, rev, instance_id, native_id, owner, name, repo_key, clone_url, default_branch, home_worker, registered_at,
+  updated_at FROM gitea_repository WHERE instance_id = :instance_id AND native_id = :native_id;
+
+-- name: repository_by_key :one
+-- Two repositories may carry one key while a rename has not been seen yet; the one seen last is meant.
+SELECT id, state, rev, instance_id, native_id, owner, name, repo_key, clone_url, default_branch, home_worker, registered_at,
+  updated_at FROM gitea_repository WHERE repo_key = :repo_key ORDER BY updated_at DESC LIMIT 1;
+
+-- name: repository_by_alias :one
+SELECT repository_id FROM gitea_repository_alias WHERE repo_key = :repo_key ORDER BY until_at DESC LIMIT 1;
+
+-- name: repositories :many
+SELECT id, state, rev, instance_id, native_id, owner, name, repo_key, clone_url, default_branch, home_worker, registered_at,
+  updated_at FROM gitea_repository ORDER BY repo_key, id;
+
+-- name: add_alias :run
+INSERT INTO gitea_repository_alias (repo_key, repository_id, until_at) VALUES (:repo_key, :repository_id, :until_at)
+ON CONFLICT (repo_key, repository_id) DO UPDATE SET until_at = excluded.until_at;
+
+-- name: fetched :run
+INSERT INTO gitea_fetch (repository_id, last_fetch_at) VALUES (:repository_id, :at)
+ON CONFLICT (repository_id) DO UPDATE SET last_fetch_at = excluded.last_fetch_at;
+
+-- name: last_fetch :one
+SELECT last_fetch_at FROM gitea_fetch WHERE repository_id = :repository_id;
+
+-- What is ready ---------------------------------------------------------------------------------------------------
+
+-- name: ready :run
+INSERT INTO gitea_ready (repository_id, ready_at) VALUES (:repository_id, :ready_at)
+ON CONFLICT (repository_id) DO UPDATE SET ready_at = excluded.ready_at WHERE excluded.ready_at < gitea_ready.ready_at;
+
+-- name: ready_later :run
+UPDATE gitea_ready SET ready_at = :ready_at WHERE repository_id = :repository_id;
+
+-- name: not_ready :run
+DELETE FROM gitea_ready WHERE repository_id = :repository_id;
+
+-- name: ready_repositories :many
+-- Repositories with something due that nobody works on, oldest first; only their home worker may take them.
+SELECT q.repository_id FROM gitea_ready q
+JOIN gitea_repository r ON r.id = q.repository_id
+LEFT JOIN lease l ON l.kind = 'gitea.repo' AND l.key = q.repository_id
+WHERE q.ready_at <= :now AND r.state = 'active' AND (r.home_worker IS NULL OR r.home_worker = :worker_id)
+  AND (l.lease_id IS NULL OR l.expires_at <= :now)
+ORDER BY q.ready_at, q.repository_id LIMIT :limit;
+
+-- name: candidate :one
+-- The oldest due task of a repository whose session has no older task under way (GW-R-115).
+SELECT t.id, t.state, t.rev, t.delivery_key, t.delivery_id, t.repository_id, t.session_id, t.resource_key,
+  t.comment_id, t.author, t.author_id, t.sender_may, t.base_ref, t.head_ref, t.attempt, t.reply_attempt,
+  t.unblock_attempt, t.next_retry_at, t.retry_purpose, t.error_code, t.reply_failure, t.created_at, t.updated_at
+FROM gitea_task t
+WHERE t.repository_id = :repository_id AND t.state IN ('queued', 'retry_wait')
+  AND (t.next_retry_at IS NULL OR t.next_retry_at <= :now)
+  AND NOT EXISTS (
+    SELECT 1 FROM gitea_task o WHERE o.session_id = t.session_id
+      AND (o.created_at < t.created_at OR (o.created_at = t.created_at AND o.id < t.id))
+      AND o.state IN ('received', 'queued', 'preparing', 'running', 'waiting_user', 'verifying_reply', 'retry_wait', 'blocked_workspace',
+  'aborting')
+      AND o.state <> 'waiting_user'
+  )
+ORDER BY t.created_at, t.id LIMIT 1;
+
+-- name: next_due :one
+SELECT min(coalesce(next_retry_at, created_at)) AS due FROM gitea_task
+WHERE repository_id = :repository_id AND state IN ('queued', 'retry_wait') AND coalesce(next_retry_at, 0) > :now;
+
+-- name: unlisted_ready :many
+SELECT DISTINCT t.repository_id FROM gitea_task t
+WHERE t.state IN ('queued', 'retry_wait')
+  AND NOT EXISTS (SELECT 1 FROM gitea_ready q WHERE q.repository_id = t.repository_id)
+LIMIT :limit;
+
+-- Sessions and branches -------------------------------------------------------------------------------------------
+
+-- name: session :one
+SELECT id, state, rev, repository_id, kind, number, thread_id, tool_set, created_at, updated_at FROM gitea_session WHERE id = :id;
+
+-- name: session_of :one
+SELECT id, state, rev, repository_id, kind, number, thread_id, tool_set, created_at, updated_at FROM gitea_session WHERE repository_id = :repository_id AND kind = :kind AND number = :number;
+
+-- name: current_branch :one
+SELECT id, state, rev, session_id, name, base_sha, published_sha, pull_number, created_at, updated_at FROM gitea_branch WHERE session_id = :session_id AND state = 'current';
+
+-- name: branches :many
+SELECT id, state, rev, session_id, name, base_sha, published_sha, pull_number, created_at, updated_at FROM gitea_branch WHERE session_id = :session_id ORDER BY created_at, id;
+
+-- Tasks -----------------------------------------------------------------------------------------------------------
+
+-- name: task :one
+SELECT id, state, rev, delivery_key, delivery_id, repository_id, session_id, resource_key, comment_id, author, author_id,
+  sender_may, base_ref, head_ref, attempt, reply_attempt, unblock_attempt, next_retry_at, retry_purpose, error_code,
+  reply_failure, created_at, updated_at FROM gitea_task WHERE id = :id;
+
+-- name: latest_task :one
+SELECT id, state, rev, delivery_key, delivery_id, repository_id, session_id, resource_key, comment_id, author, author_id,
+  sender_may, base_ref, head_ref, attempt, reply_attempt, unblock_attempt, next_retry_at, retry_purpose, error_code,
+  reply_failure, created_at, updated_at FROM gitea_task WHERE session_id = :session_id ORDER BY created_at DESC, id DESC LIMIT 1;
+
+-- name: waiting_task :one
+SELECT id, state, rev, delivery_key, delivery_id, repository_id, session_id, resource_key, comment_id, author, author_id,
+  sender_may, base_ref, head_ref, attempt, reply_attempt, unblock_attempt, next_retry_at, retry_purpose, error_code,
+  reply_failure, created_at, updated_at FROM gitea_task WHERE session_id = :session_id AND state = 'waiting_user'
+ORDER BY created_at, id LIMIT 1;
+
+-- name: active_tasks :many
+SELECT id, state, rev, delivery_key, delivery_id, repository_id, session_id, resource_key, comment_id, author, author_id,
+  sender_may, base_ref, head_ref, attempt, reply_attempt, unblock_attempt, next_retry_at, retry_purpose, error_code,
+  reply_failure, created_at, updated_at FROM gitea_task WHERE state IN ('preparing', 'running', 'verifying_reply', 'aborting')
+  AND repository_id = :repository_id ORDER BY created_at, id;
+
+-- name: all_active_tasks :many
+SELECT id, state, rev, delivery_key, delivery_id, repository_id, session_id, resource_key, comment_id, author, author_id,
+  sender_may, base_ref, head_ref, attempt, reply_attempt, unblock_attempt, next_retry_at, retry_purpose, error_code,
+  reply_failure, created_at, updated_at FROM gitea_task WHERE state IN ('preparing', 'running', 'verifying_reply', 'aborting')
+ORDER BY created_at, id LIMIT :limit;
+
+-- name: blocked_of_repository :one
+SELECT count(*) AS n FROM gitea_task WHERE repository_id = :repository_id AND state = 'blocked_workspace';
+
+-- name: tell_author :run
+INSERT INTO gitea_refused_author (instance_id, author_id, day) VALUES (:instance_id, :author_id, :day)
+ON CONFLICT (instance_id, author_id, day) DO NOTHING;
+
+-- name: add_instruction :run
+INSERT INTO gitea_instruction (task_id, body) VALUES (:task_id, :body);
+
+-- name: instruction :one
+SELECT body FROM gitea_instruction WHERE task_id = :task_id;
+
+-- name: add_follow_up :run
+INSERT INTO gitea_follow_up (task_id, number, delivery_key, comment_id, author, author_id, sender_may, body, at)
+VALUES (:task_id, :number, :delivery_key, :comment_id, :author, :author_id, :sender_may, :body, :at);
+
+-- name: follow_ups :many
+SELECT task_id, number, comment_id, author, author_id, sender_may, body, at FROM gitea_follow_up
+WHERE task_id = :task_id ORDER BY number;
+
+-- name: add_trigger :run
+INSERT INTO gitea_trigger (instance_id, origin, native_id, version, task_id, follow_up)
+VALUES (:instance_id, :origin, :native_id, :version, :task_id, :follow_up)
+ON CONFLICT (instance_id, origin, native_id, version) DO NOTHING;
+
+-- name: trigger :one
+SELECT task_id, follow_up FROM gitea_trigger
+WHERE instance_id = :instance_id AND origin = :origin AND native_id = :native_id AND version = :version;
+
+-- name: add_delivery :run
+INSERT INTO gitea_delivery (delivery_key, delivery_id, event_type, received_at, normalized, status, reason_code,
+  http_status, response_body, payload_hash, task_id, expires_at)
+VALUES (:delivery_key, :delivery_id, :event_type, :received_at, :normalized, :status, :reason_code, :http_status,
+  :response_body, :payload_hash, :task_id, :expires_at);
+
+-- name: delivery :one
+SELECT delivery_key, delivery_id, event_type, received_at, normalized, status, reason_code, http_status, response_body,
+  payload_hash, task_id, expires_at FROM gitea_delivery WHERE delivery_key = :delivery_key;
+
+-- Turns -----------------------------------------------------------------------------------------------------------
+
+-- name: add_turn :run
+INSERT INTO gitea_turn (run_id, task_id, kind, head_before) VALUES (:run_id, :task_id, :kind, :head_before);
+
+-- name: turn :one
+SELECT run_id, task_id, kind, head_before FROM gitea_turn WHERE run_id = :run_id;
+
+-- name: turns :many
+-- Run ids are made in the order of time.
+SELECT run_id, task_id, kind, head_before FROM gitea_turn WHERE task_id = :task_id ORDER BY run_id;
+
+-- name: set_final_text :run
+INSERT INTO gitea_final_text (run_id, body) VALUES (:run_id, :body)
+ON CONFLICT (run_id) DO UPDATE SET body = excluded.body;
+
+-- name: final_text :one
+SELECT body FROM gitea_final_text WHERE run_id = :run_id;
+
+-- Comments --------------------------------------------------------------------------------------------------------
+
+-- name: comment :one
+SELECT id, state, rev, task_id, run_id, kind, repository_id, resource_key, number, body_hash, term, native_id, error_code,
+  created_at, updated_at FROM gitea_comment WHERE id = :id;
+
+-- name: comments :many
+SELECT id, state, rev, task_id, run_id, kind, repository_id, resource_key, number, body_hash, term, native_id, error_code,
+  created_at, updated_at FROM gitea_comment WHERE task_id = :task_id ORDER BY created_at, id;
+
+-- name: open_comments :many
+SELECT id, state, rev, task_id, run_id, kind, repository_id, resource_key, number, body_hash, term, native_id, error_code,
+  created_at, updated_at FROM gitea_comment WHERE state IN ('pending', 'sent') AND created_at <= :before
+ORDER BY created_at, id LIMIT :limit;
+
+-- name: comment_by_native :one
+SELECT id, state, rev, task_id, run_id, kind, repository_id, resource_key, number, body_hash, term, native_id, error_code,
+  created_at, updated_at FROM gitea_comment WHERE native_id = :native_id AND repository_id = :repository_id;
+
+-- name: add_comment_body :run
+INSERT INTO gitea_comment_body (comment_key, body) VALUES (:comment_key, :body);
+
+-- name: comment_body :one
+SELECT body FROM gitea_comment_body WHERE comment_key = :comment_key;
+
+-- Control ---------------------------------------------------------------------------------------------------------
+
+-- name: control :one
+SELECT id, state, rev, reason, updated_by, updated_at FROM gitea_control WHERE id = 'default';

@@ -1,0 +1,280 @@
+"""Takes one delivery: verified bytes in, an HTTP answer out; one transaction, nothing outside it (GW-R-001, GW-R-053).
+
+It starts no agent and runs no git. A bad signature leaves one audit row per source address and minute and nothing else
+(GW-R-028).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from stationmaster import canonical
+from stationmaster.clock import MICROS
+from stationmaster.command import Cmd, LedgerPort
+from stationmaster.gitea import codes, normalise, registry, signature, store
+from stationmaster.gitea.actions import step
+from stationmaster.gitea.machine import TASK
+from stationmaster.gitea.model import Delivery, Repository, Task
+from stationmaster.gitea.normalise import Ignored, Normalised, Rejected, Rules
+from stationmaster.gitea.settings import GiteaSettings, allows
+from stationmaster.gitea.store import Q
+from stationmaster.inbox import actions as inbox
+from stationmaster.ledger.tx import Tx
+
+_DAY = 86_400 * MICROS
+_MINUTE = 60 * MICROS
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What the forge is told; `task_id` is set when something may be claimable now."""
+
+    status: int
+    body: dict[str, Any]
+    task_id: str | None = None
+    headers: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What is known of a delivery beside its content."""
+
+    key: str
+    payload_hash: str
+    settings: GiteaSettings
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What a delivery came to, as it is stored and told."""
+
+    status: str
+    http_status: int
+    body: dict[str, Any]
+    reason: str | None
+    task_id: str | None = None
+
+
+class Webhook:
+    """The door for deliveries of one forge."""
+
+    def __init__(self, port: LedgerPort, settings: GiteaSettings) -> None:
+        self._port = port
+        self._settings = settings
+        self._hosts = frozenset(host for host in (normalise.host_of(settings.base_url),) if host)
+        self.bot_id: int | None = None
+        # Refusals already told to the audit in this minute, per address; the audit row itself is deduplicated too.
+        self._told: dict[str, int] = {}
+
+    async def __call__(self, headers: Mapping[str, str], body: bytes, source: str) -> Reply:
+        """Answers one delivery; `source` is the sender's address."""
+        secrets = [secret.reveal().encode() for secret in self._settings.webhook_secrets]
+        content = signature.verified(headers, body, secrets)
+        if content is None:
+            await self._refused(source)
+            return Reply(401, {"error": codes.INVALID_SIGNATURE})
+        rules = Rules(self._hosts, self._settings.bot_login, self.bot_id, self._settings.instance_id)
+        said = normalise.normalise(headers, content, rules)
+        actor = f"gitea:user:{said.actor.login}" if isinstance(said, Normalised) else "system"
+        cause = f"delivery:{said.delivery_id or 'unnamed'}"
+        cmd = Cmd("webhook.take", actor, cause, refs=_refs(said))
+        return await self._port.do(cmd, take, said, canonical.sha256(body), self._settings)
+
+    async def too_large(self, source: str, limit: int) -> Reply:
+        """Answers a body over the limit (GW-R-049); it was not read to its end, so there is nothing to verify."""
+        cmd = Cmd("webhook.refuse", "system", f"address:{source}")
+        await self._port.do(cmd, _tell_refusal, codes.PAYLOAD_TOO_LARGE, source)
+        return Reply(413, {"error": codes.PAYLOAD_TOO_LARGE, "message": f"The limit is {limit} bytes."})
+
+    async def _refused(self, source: str) -> None:
+        await self._port.do(Cmd("webhook.refuse", "system", f"address:{source}"), self._tell_bad_signature, source)
+
+    def _tell_bad_signature(self, tx: Tx, source: str) -> None:
+        minute = tx.now // _MINUTE
+        if self._told.get(source) == minute:
+            return
+        self._told = {address: at for address, at in self._told.items() if at == minute}
+        self._told[source] = minute
+        _tell_refusal(tx, codes.INVALID_SIGNATURE, source)
+
+
+def _tell_refusal(tx: Tx, code: str, source: str) -> None:
+    action = "webhook.bad_signature" if code == codes.INVALID_SIGNATURE else "webhook.reject"
+    tx.refusal(action, code, source=source)
+
+
+def _refs(said: Normalised | Ignored | Rejected) -> dict[str, str]:
+    found = {"delivery": said.delivery_id} if said.delivery_id else {}
+    if isinstance(said, Normalised):
+        found |= {"repo": said.repo_key, "resource": said.resource_key, "session": said.resource_key}
+    return found
+
+
+def take(tx: Tx, said: Normalised | Ignored | Rejected, payload_hash: str, settings: GiteaSettings) -> Reply:
+    """Stores a delivery with everything it starts, or answers it as the first time (GW-R-052, GW-R-059)."""
+    if not said.delivery_id:
+        code = said.code if isinstance(said, Rejected) else codes.INVALID_PAYLOAD
+        tx.refusal("webhook.reject", code)
+        return Reply(400, {"error": code, "message": "The delivery has no id."})
+    known = _Known(normalise.delivery_key(settings.instance_id, said.delivery_id), payload_hash, settings)
+    seen = store.delivery(tx, known.key)
+    if seen is not None:
+        return _again(tx, seen, payload_hash)
+    inbox.take(tx, source="gitea", event_id=known.key, payload_hash=payload_hash, disposition="taken")
+    if isinstance(said, Normalised):
+        return _store(tx, said, known, _accept(tx, said, known))
+    if isinstance(said, Ignored):
+        tx.event("webhook.ignore", reason=said.reason, event_type=said.event_type)
+        return _store(tx, said, known, _ignored(said.reason))
+    tx.refusal("webhook.reject", said.code, event_type=said.event_type)
+    body = {"error": said.code, "message": said.message}
+    return _store(tx, said, known, _Answer("rejected", 400, body, said.code))
+
+
+def _again(tx: Tx, seen: Delivery, payload_hash: str) -> Reply:
+    if seen.payload_hash != payload_hash:
+        tx.refusal("webhook.duplicate", codes.DELIVERY_MISMATCH, first=seen.payload_hash, now=payload_hash)
+    else:
+        tx.event("webhook.duplicate", first_status=seen.status)
+    body = canonical.load(seen.response_body)
+    if seen.task_id is None or seen.status == "rejected":
+        # GW-R-068: an ignored or refused delivery is answered as it was.
+        return Reply(seen.http_status, body)
+    task = store.task(tx, seen.task_id)
+    return Reply(200, _duplicate(seen.delivery_id, task))
+
+
+def _duplicate(delivery_id: str, task: Task) -> dict[str, Any]:
+    return {"deliveryId": delivery_id, "taskId": task.id, "state": task.state, "status": "duplicate"}
+
+
+def _ignored(reason: str) -> _Answer:
+    return _Answer("ignored", 200, {"status": "ignored", "reason": reason}, reason)
+
+
+def _accept(tx: Tx, said: Normalised, known: _Known) -> _Answer:
+    settings = known.settings
+    asked = tx.one(Q.trigger, instance_id=said.instance_id, origin="comment", native_id=said.comment.id, version=0)
+    if asked is not None:
+        # GW-R-022: another hook or a replay brought the same comment under another id.
+        task = store.task(tx, asked["task_id"])
+        tx.event("webhook.duplicate", refs={"task": task.id}, reason="content")
+        body = _duplicate(said.delivery_id, task)
+        return _Answer("duplicate", 200, body, codes.DUPLICATE_DELIVERY, task.id)
+    repository = registry.registered(tx, said)
+    if repository.state == "disabled":
+        code = codes.REPOSITORY_DISABLED
+        tx.refusal("webhook.reject", code)
+        return _ignored(code) if settings.disabled_repo_policy == "ignore" else _Answer("rejected", 409, {"error": code}, code)
+    session_id = registry.session(tx, said, repository)
+    waiting = store.waiting_task(tx, session_id)
+    if waiting is not None and _may_continue(said, settings):
+        task = _continue(tx, said, known, waiting)
+    else:
+        task = _new_task(tx, said, known, repository, session_id)
+    about = {"task": task.id, "comment": str(said.comment.id)}
+    tx.event("webhook.accept", refs=about, author=said.comment.author_login)
+    body = {"deliveryId": said.delivery_id, "taskId": task.id, "state": "queued"}
+    return _Answer("accepted", 202, body, None, task.id)
+
+
+def _may(said: Normalised) -> str | None:
+    allowed = said.permissions
+    if allowed is None:
+        return None
+    return "admin" if allowed.admin else "write" if allowed.push else "read" if allowed.pull else "none"
+
+
+def _may_continue(said: Normalised, settings: GiteaSettings) -> bool:
+    """Tells whether a comment may continue a waiting task.
+
+    Somebody whose signed event shows that they may not ask gets a task of their own, which is refused: theirs is no
+    reason to end what another person began.
+    """
+    if settings.allow == "list":
+        return said.comment.author_login.lower() in {login.lower() for login in settings.allow_list}
+    may = _may(said)
+    return may is None or allows(settings.allow, may)
+
+
+def _new_task(tx: Tx, said: Normalised, known: _Known, repository: Repository, session_id: str) -> Task:
+    task_id = said.task_id
+    tx.born(
+        TASK,
+        task_id,
+        "receive",
+        delivery_key=known.key,
+        delivery_id=said.delivery_id,
+        repository_id=repository.id,
+        session_id=session_id,
+        resource_key=said.resource_key,
+        comment_id=said.comment.id,
+        author=said.comment.author_login,
+        author_id=said.comment.author_id,
+        sender_may=_may(said),
+        base_ref=said.refs.base if said.refs else None,
+        head_ref=said.refs.head if said.refs else None,
+        attempt=0,
+        reply_attempt=0,
+        unblock_attempt=0,
+        created_at=tx.now,
+        updated_at=tx.now,
+    )
+    tx.run(Q.add_instruction, task_id=task_id, body=said.instruction)
+    _trigger(tx, said, task_id, None)
+    return step(tx, store.task(tx, task_id), "enqueue", known.settings)
+
+
+def _continue(tx: Tx, said: Normalised, known: _Known, task: Task) -> Task:
+    """Continues a waiting task with a new comment; its budgets start again (GW-R-060, GW-R-110)."""
+    number = len(store.follow_ups(tx, task.id)) + 1
+    tx.run(
+        Q.add_follow_up,
+        task_id=task.id,
+        number=number,
+        delivery_key=known.key,
+        comment_id=said.comment.id,
+        author=said.comment.author_login,
+        author_id=said.comment.author_id,
+        sender_may=_may(said),
+        body=said.instruction,
+        at=tx.now,
+    )
+    _trigger(tx, said, task.id, number)
+    tx.event(
+        "task.follow_up", refs={"task": task.id}, number=number, attempt=task.attempt, reply_attempt=task.reply_attempt
+    )
+    return step(tx, task, "follow_up", known.settings, attempt=0, reply_attempt=0, error_code=None, retry_purpose=None)
+
+
+def _trigger(tx: Tx, said: Normalised, task_id: str, follow_up: int | None) -> None:
+    tx.run(
+        Q.add_trigger,
+        instance_id=said.instance_id,
+        origin="comment",
+        native_id=said.comment.id,
+        version=0,
+        task_id=task_id,
+        follow_up=follow_up,
+    )
+
+
+def _store(tx: Tx, said: Normalised | Ignored | Rejected, known: _Known, answer: _Answer) -> Reply:
+    tx.run(
+        Q.add_delivery,
+        delivery_key=known.key,
+        delivery_id=said.delivery_id,
+        event_type=said.event_type,
+        received_at=tx.now,
+        normalized=int(isinstance(said, Normalised)),
+        status=answer.status,
+        reason_code=answer.reason,
+        http_status=answer.http_status,
+        response_body=canonical.dump(answer.body),
+        payload_hash=known.payload_hash,
+        task_id=answer.task_id,
+        expires_at=tx.now + int(known.settings.delivery_days * _DAY),
+    )
+    return Reply(answer.http_status, answer.body, answer.task_id if answer.status == "accepted" else None)

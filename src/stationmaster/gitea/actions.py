@@ -211,8 +211,10 @@ def open_turn(
     tx.run(Q.add_turn, run_id=run_id, task_id=task.id, kind=kind, head_before=head)
     tx.event("turn.start", refs={**refs(task), "turn": run_id}, kind=kind, attempt=task.attempt)
     # A reply retry was moved to `running` by its claim.
-    return task if task.state == "running" else step(
-        tx, task, "start", settings, error_code=None, next_retry_at=None, retry_purpose=None
+    return (
+        task
+        if task.state == "running"
+        else step(tx, task, "start", settings, error_code=None, next_retry_at=None, retry_purpose=None)
     )
 
 

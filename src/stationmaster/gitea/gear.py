@@ -1,11 +1,11 @@
-"""What the work on a task uses: the ledger's port, the forge, git, the agent, and the hold on the repository's lease."""
+"""What the work on a task uses: the ledger's port, the forge, git, the agent, and a hold on the repository."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Self, TypeVar
 
 from stationmaster.agents.codex_app.settings import CodexSettings
 from stationmaster.command import Cmd, LedgerPort
@@ -88,7 +88,7 @@ class Hold:
         self._settings = gear.settings
         self._beat: asyncio.Task[None] | None = None
 
-    async def __aenter__(self) -> Hold:
+    async def __aenter__(self) -> Self:
         self._beat = asyncio.create_task(self._keep())
         return self
 

@@ -58,7 +58,7 @@ class Repository(msgspec.Struct, frozen=True):
 
 
 class Session(msgspec.Struct, frozen=True):
-    """The conversation of one issue or pull request; `tool_set` is the version of the tools its thread was born with."""
+    """The conversation of one issue or pull request; `tool_set` names the tools its thread was born with."""
 
     id: str
     state: Literal["active", "waiting_user", "closed"]

@@ -167,7 +167,11 @@ def _accept(tx: Tx, said: Normalised, known: _Known) -> _Answer:
     if repository.state == "disabled":
         code = codes.REPOSITORY_DISABLED
         tx.refusal("webhook.reject", code)
-        return _ignored(code) if settings.disabled_repo_policy == "ignore" else _Answer("rejected", 409, {"error": code}, code)
+        return (
+            _ignored(code)
+            if settings.disabled_repo_policy == "ignore"
+            else _Answer("rejected", 409, {"error": code}, code)
+        )
     session_id = registry.session(tx, said, repository)
     waiting = store.waiting_task(tx, session_id)
     if waiting is not None and _may_continue(said, settings):

@@ -25,7 +25,7 @@ from stationmaster.ledger.tx import Reader, Tx
 
 MOST_ATTEMPTS = 1
 AGENT = "codex_app"
-_ACTIVE = frozenset({"preparing", "running", "verifying_reply", "aborting"})
+ACTIVE = frozenset({"preparing", "running", "verifying_reply", "aborting"})
 _ENDED_BADLY = frozenset({"failed", "failed_reply", "aborted", "cancelled"})
 
 
@@ -113,7 +113,7 @@ def step(tx: Tx, task: Task, verb: str, settings: GiteaSettings, **cols: Any) ->
         _session(tx, task, "resume")
     if state == "retry_wait":
         store.ready(tx, task.repository_id, cols["next_retry_at"])
-    if state not in _ACTIVE:
+    if state not in ACTIVE:
         # Others of this repository may have waited for this one.
         store.ready(tx, task.repository_id, tx.now)
     if state in _ENDED_BADLY:
@@ -194,28 +194,14 @@ def postpone(
 
 
 def open_turn(
-    tx: Tx,
-    task_id: str,
-    lease: Lease,
-    run_id: str,
-    worker_id: str,
-    settings: GiteaSettings,
-    *,
-    kind: TurnKind,
-    head: str | None,
-) -> Task:
-    """Makes the run and moves the task to `running`, before the agent is asked for anything (GW-R-080, GW-R-148)."""
+    tx: Tx, task_id: str, lease: Lease, run_id: str, worker_id: str, *, kind: TurnKind, head: str | None
+) -> None:
+    """Makes the run before its process exists, so that recovery knows its mark (GW-R-040, GW-R-148)."""
     leases.held(tx, lease)
     task = store.task(tx, task_id)
     jobs.open_run(tx, run_id, agent=AGENT, subject=task.id, worker_id=worker_id)
     tx.run(Q.add_turn, run_id=run_id, task_id=task.id, kind=kind, head_before=head)
-    tx.event("turn.start", refs={**refs(task), "turn": run_id}, kind=kind, attempt=task.attempt)
-    # A reply retry was moved to `running` by its claim.
-    return (
-        task
-        if task.state == "running"
-        else step(tx, task, "start", settings, error_code=None, next_retry_at=None, retry_purpose=None)
-    )
+    tx.event("turn.open", refs={**refs(task), "turn": run_id}, kind=kind, attempt=task.attempt)
 
 
 def bind_turn(tx: Tx, task: Task, run_id: str, turn_id: str, thread_id: str) -> None:

@@ -88,7 +88,15 @@ WORKSPACE_CONFLICT: Final = _code(
 )
 WORKSPACE_LOCKED: Final = _code("workspace_locked", "the workspace has a git lock", "工作区存在 git 锁")
 WORKSPACE_MISSING: Final = _code("workspace_missing", "the workspace is not there", "工作区不存在")
-WORKSPACE_SAVE_FAILED: Final = _code("workspace_save_failed", "the work could not be saved", "无法保存工作成果")
+WORKSPACE_SAVE_FAILED: Final = _code(
+    "workspace_save_failed", "the work could not be saved", "无法保存工作成果", retryable=True
+)
+
+WORKSPACE_BRANCH_BUSY: Final = _code(
+    "workspace_branch_busy", "the task branch is checked out elsewhere", "任务分支已在其他工作区检出"
+)
+GIT_REF_MISSING: Final = _code("git_ref_missing", "a branch or commit cannot be found", "找不到分支或提交")
+GIT_TIMEOUT: Final = _code("git_timeout", "git did not finish in time", "git 操作超时", retryable=True)
 
 # Leases, restart, limits.
 LEASE_EXPIRED: Final = _code("lease_expired", "the repository lease expired", "仓库租约已过期", retryable=True)
@@ -116,7 +124,14 @@ TURN_INTERRUPTED: Final = _code(
     "turn_interrupted", "the agent's turn was interrupted", "智能体执行被中断", retryable=True
 )
 TURN_DEADLINE: Final = _code("turn_deadline", "the agent used up its time", "智能体执行超过时限")
-AGENT_LOGIN_MISSING: Final = _code("agent_login_missing", "the agent is not logged in", "智能体未登录")
+CODEX_NOT_LOGGED_IN: Final = _code("codex_not_logged_in", "the agent is not logged in", "智能体未登录")
+APP_SERVER_REJECTED: Final = _code("app_server_rejected", "the agent refused the request", "智能体拒绝了请求")
+SESSION_BUSY: Final = _code("session_busy", "the conversation is open elsewhere", "会话正被占用", retryable=True)
+AGENT_PROCESS_ALIVE: Final = _code(
+    "agent_process_alive", "a process of the agent does not end", "智能体进程未能结束", retryable=True
+)
+RUN_LOG_UNWRITABLE: Final = _code("run_log_unwritable", "the run's log cannot be written", "无法写入运行日志")
+INVALID_CONFIGURATION: Final = _code("invalid_configuration", "the configuration is wrong", "配置有误")
 ISOLATION_UNAVAILABLE: Final = _code("isolation_unavailable", "the agent cannot be isolated here", "无法隔离智能体")
 CAPABILITY_DOWNGRADE: Final = _code("capability_downgrade", "the agent lacks a capability", "智能体缺少某项能力")
 MCP_COMMAND_MISSING: Final = _code("mcp_command_missing", "gitea-mcp is not installed", "未安装 gitea-mcp")

@@ -192,6 +192,17 @@ def ready(tx: Tx, repository_id: str, at: int) -> None:
     tx.run(Q.ready, repository_id=repository_id, ready_at=at)
 
 
+def due_repositories(reader: Reader, worker_id: str, limit: int) -> list[str]:
+    """Returns repositories in which this worker may find something to claim, the longest waiting first."""
+    rows = reader.many(Q.ready_repositories, now=reader.now, worker_id=worker_id, limit=limit)
+    return [str(row["repository_id"]) for row in rows]
+
+
+def unlisted(reader: Reader, limit: int = 100) -> list[str]:
+    """Returns repositories with waiting tasks that the ready list lacks; there are none but by a mistake."""
+    return [str(row["repository_id"]) for row in reader.many(Q.unlisted_ready, limit=limit)]
+
+
 def reckon(tx: Tx, repository_id: str, now: int) -> None:
     """Moves a repository's place in the ready list to its next due task, or takes it off."""
     row = tx.one(Q.next_due, repository_id=repository_id, now=now)

@@ -1,0 +1,127 @@
+"""Decides where a task goes after a run, or when none could begin: one command's body each, under the lease."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from stationmaster.gitea import actions, codes, operate, store
+from stationmaster.gitea.machine import REPOSITORY
+from stationmaster.gitea.model import Comment, Task, TurnKind
+from stationmaster.gitea.run import Ended
+from stationmaster.gitea.settings import GiteaSettings
+from stationmaster.jobs import actions as jobs
+from stationmaster.jobs.model import End
+from stationmaster.ledger import lease as leases
+from stationmaster.ledger.lease import Lease
+from stationmaster.ledger.tx import Reader, Tx
+from stationmaster.workspaces.guard import Problem
+
+Body = Callable[..., Task]
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """A run that is over: `left` tells that it left changes behind, `unsaved` why these could not be saved."""
+
+    run_id: str
+    kind: TurnKind
+    ended: Ended
+    left: bool
+    unsaved: str | None
+
+
+_ENDS: dict[str, End] = {"completed": "complete", "interrupted": "interrupt", "aborted": "interrupt"}
+_ENDS |= {"stopping": "interrupt", "deadline": "interrupt"}
+
+
+def block(tx: Tx, task_id: str, lease: Lease, settings: GiteaSettings, problem: Problem) -> Task:
+    """Leaves a task to an operator; a fault of the shared repository blocks that as well (GW-R-034)."""
+    task = store.task(tx, task_id)
+    repository = store.repository(tx, task.repository_id)
+    tx.event("workspace.blocked", refs=actions.refs(task), code=problem.code, sentence=problem.sentence)
+    if problem.scope == "repository" and repository.state == "active":
+        tx.move(REPOSITORY, repository.id, "block", rev=repository.rev, updated_at=tx.now)
+        tx.event("repo.block", refs=actions.refs(task), code=problem.code)
+    return actions.leave(tx, task_id, "block", lease, settings, error_code=problem.code, next_retry_at=None)
+
+
+def not_ready(tx: Tx, task_id: str, lease: Lease, settings: GiteaSettings, code: str) -> Task:
+    """Ends or postpones a task whose run could not be prepared (GW-R-082, GW-R-083)."""
+    return actions.give_up_or_retry(tx, task_id, code, lease, settings, retryable=codes.retryable(code))
+
+
+def verify(tx: Tx, task_id: str, lease: Lease, settings: GiteaSettings, code: str) -> Task:
+    """Goes on to verification although the reply retry could not run (GW-R-172)."""
+    task = store.task(tx, task_id)
+    tx.event("reply.retry_failed", refs=actions.refs(task), code=code)
+    if task.state == "aborting":
+        return stopped(tx, task, lease, settings, confirmed=True)
+    return actions.advance(tx, task_id, "verify", lease, settings, error_code=code)
+
+
+def turn(tx: Tx, task_id: str, lease: Lease, settings: GiteaSettings, ran: Ran) -> Task:
+    """Ends a turn and moves its task to where it goes (GW-R-150)."""
+    leases.held(tx, lease)
+    task = store.task(tx, task_id)
+    ended = ran.ended
+    row = deciding_row(tx, task_id, ran.run_id)
+    actions.end_turn(tx, task, ran.run_id, _ENDS.get(ended.how, "fail"), ended.code, ended.text)
+    if ran.left and row is not None and row.kind == "mcp_final":
+        tx.event("tree.after_reply", refs=actions.refs(task), run=ran.run_id)
+    if task.state == "aborting":
+        return stopped(tx, task, lease, settings, confirmed=ended.confirmed)
+    if task.state == "running":
+        goes = _goes(row, ran)
+        if goes == "wait":
+            return actions.leave(tx, task_id, "wait", lease, settings, error_code=None)
+        if goes == "verify":
+            return actions.advance(tx, task_id, "verify", lease, settings)
+    code = ran.unsaved or ended.code or codes.TURN_FAILED
+    retryable = ended.transient or ran.unsaved is not None
+    return actions.give_up_or_retry(tx, task_id, code, lease, settings, retryable=retryable)
+
+
+def _goes(row: Comment | None, ran: Ran) -> Literal["wait", "verify", "again"]:
+    # What the agent told people decides, however the turn ended afterwards: doing the instruction again would do its
+    # work twice. A reply retry did no work, so it only leads to another look (GW-R-172).
+    if row is not None:
+        return "wait" if row.kind == "question" else "verify"
+    if ran.kind == "reply_retry":
+        return "verify"
+    if ran.unsaved is not None or ran.ended.how != "completed":
+        return "again"
+    return "wait" if ran.ended.waiting else "verify"
+
+
+def stopped(tx: Tx, task: Task, lease: Lease, settings: GiteaSettings, *, confirmed: bool) -> Task:
+    """Ends a task that an operator aborts; without the agent's own word it failed (GW-R-179)."""
+    verb, code = ("stop", codes.ABORTED_BY_OPERATOR) if confirmed else ("fail", codes.ABORT_TIMEOUT)
+    leases.held(tx, lease)
+    # The lease is given back before the end is written (GW-R-104): one transaction, in this order.
+    leases.release(tx, lease)
+    moved = actions.step(tx, task, verb, settings, error_code=code, next_retry_at=None, retry_purpose=None)
+    operate.finish_abort(tx, task.id)
+    return moved
+
+
+def deciding_row(reader: Reader, task_id: str, run_id: str) -> Comment | None:
+    """Returns the comment that decides how a turn ends, unless the forge definitely refused it."""
+    row = actions.turn_end_row(reader, task_id, run_id)
+    return None if row is None or row.state == "failed" else row
+
+
+def words_to_post(reader: Reader, task_id: str) -> str:
+    """Returns the last words of the latest normal turn that had any (GW-R-170)."""
+    for each in reversed(store.turns(reader, task_id)):
+        text = store.final_text(reader, each.run_id)
+        if each.kind == "normal":
+            return text
+    return ""
+
+
+def was_broken_off(reader: Reader, task_id: str, run_id: str) -> bool:
+    """Tells whether the task's latest earlier turn began and did not complete (GW-R-187)."""
+    earlier: list[Any] = [run for run in jobs.of_subject(reader, task_id) if run.id != run_id]
+    return bool(earlier) and earlier[-1].external_id is not None and earlier[-1].state != "completed"

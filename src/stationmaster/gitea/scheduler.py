@@ -1,0 +1,75 @@
+"""Claims what is due and lets this worker's runs go; the claim itself is one command, so any number may try (§6).
+
+It never looks at what a task asks for. A full worker claims nothing and spends no attempt; a paused product claims
+nothing at all (GW-R-113, GW-R-125).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from stationmaster.command import Cmd
+from stationmaster.gitea import actions, operate, store, turn
+from stationmaster.gitea.gear import Gear
+from stationmaster.gitea.model import Task
+from stationmaster.gitea.run import Signals
+from stationmaster.ledger.lease import Lease
+from stationmaster.ledger.tx import Reader
+
+
+class Scheduler:
+    """The runs of this worker."""
+
+    def __init__(self, gear: Gear, *, unfit: Callable[[], str | None] = lambda: None) -> None:
+        """Takes `unfit`, which says as a code why no agent may run here, or None."""
+        self._gear = gear
+        self._unfit = unfit
+        self._runs: dict[str, tuple[asyncio.Task[None], Signals]] = {}
+        self._closing = False
+
+    @property
+    def task_ids(self) -> frozenset[str]:
+        """The tasks that this worker is busy with."""
+        return frozenset(self._runs)
+
+    async def tick(self, now: int) -> int:
+        """Passes on aborts and claims what is due; returns how many tasks it claimed."""
+        _ = now
+        await self._pass_on_aborts()
+        free = self._gear.station.max_runs - len(self._runs)
+        if self._closing or free <= 0:
+            return 0
+        claimed = 0
+        for repository_id in await self._gear.port.read(self._due, free):
+            cmd = Cmd("task.claim", "system", f"worker:{self._gear.station.worker_id}")
+            got = await self._gear.port.do(cmd, actions.claim, repository_id, self._gear.station, self._gear.settings)
+            if got is not None:
+                self._begin(*got)
+                claimed += 1
+        return claimed
+
+    async def close(self) -> None:
+        """Claims no more, ends every run and saves its tree; returns when none is left."""
+        self._closing = True
+        for _, signals in self._runs.values():
+            signals.stop.set()
+        while self._runs:
+            await asyncio.wait({work for work, _ in self._runs.values()})
+            await asyncio.sleep(0)
+
+    def _begin(self, task: Task, lease: Lease) -> None:
+        signals = Signals()
+        work = asyncio.create_task(turn.work(self._gear, task, lease, signals, self._unfit()), name=task.id)
+        self._runs[task.id] = (work, signals)
+        work.add_done_callback(lambda _: self._runs.pop(task.id, None))
+
+    async def _pass_on_aborts(self) -> None:
+        if not self._runs:
+            return
+        for task_id in await self._gear.port.read(operate.open_aborts):
+            if task_id in self._runs:
+                self._runs[task_id][1].abort.set()
+
+    def _due(self, reader: Reader, limit: int) -> list[str]:
+        return store.due_repositories(reader, self._gear.station.worker_id, limit)

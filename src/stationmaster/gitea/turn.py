@@ -1,0 +1,172 @@
+"""What a worker does with a task that it claimed: from the claim to a state in which nobody works on it.
+
+Order (GW-R-080, §8): who asks, workplace, start receipt, run, processes gone, tree saved, decision, verification. Every
+step is durable before the next begins; whatever dies in between is settled by recovery. A lost lease ends the work
+without another write: whoever holds the lease now goes on.
+"""
+
+from __future__ import annotations
+
+import shutil
+
+import structlog
+
+from stationmaster import faults
+from stationmaster.command import Cmd
+from stationmaster.errors import Stale, StationmasterError
+from stationmaster.gitea import actions, codes, conclude, prepare, publish, receipts, store, texts, verify
+from stationmaster.gitea.client import explain
+from stationmaster.gitea.gear import Gear, Hold
+from stationmaster.gitea.model import Task, TurnKind
+from stationmaster.gitea.prepare import Blocked, Workplace
+from stationmaster.gitea.run import Ended, Run, Signals
+from stationmaster.ledger.lease import Lease
+
+_log = structlog.get_logger("stationmaster.gitea")
+
+
+async def work(gear: Gear, task: Task, lease: Lease, signals: Signals, unfit: str | None) -> None:
+    """Works on a claimed task until it rests; `unfit` says why no agent may run here, as a code.
+
+    Never raises: what goes wrong unforeseen is logged, and the lease is left to expire so that recovery takes over.
+    """
+    async with Hold(gear, task, lease) as hold:
+        try:
+            if task.state == "verifying_reply":
+                await end(gear, await verify.settle(gear, hold, task))
+                return
+            await _Work(gear, hold, signals).begin(unfit)
+        except Stale as error:
+            _log.warning("task.stale", task=task.id, code=error.code, error=str(error))
+        except StationmasterError as error:
+            _log.warning("task.left", task=task.id, code=error.code, error=str(error))
+        except Exception:  # noqa: BLE001 - an unforeseen error must not end the daemon
+            _log.exception("task.left", task=task.id)
+
+
+async def end(gear: Gear, task: Task) -> None:
+    """Sends the receipt of an exceptional end at once; the relay does it otherwise (GW-R-135)."""
+    key = actions.status_key(task.id, task.state)
+    if await gear.port.read(store.comment, key) is not None:
+        await receipts.post(gear, task.id, key, hold=None)
+
+
+class _Work:
+    def __init__(self, gear: Gear, hold: Hold, signals: Signals) -> None:
+        self._gear = gear
+        self._hold = hold
+        self._task = hold.task
+        self._signals = signals
+        self._kind: TurnKind = "reply_retry" if hold.task.state == "running" else "normal"
+
+    async def begin(self, unfit: str | None) -> None:
+        if unfit is not None:
+            await self._no_run(unfit)
+            return
+        place = await self._place()
+        if place is None:
+            return
+        if self._kind == "normal":
+            await receipts.start(self._gear, self._hold, self._task)
+        faults.point("turn.ready")
+        run_id = actions.new_run_id()
+        await self._gear.port.do(
+            self._cmd("turn.open"),
+            actions.open_turn,
+            self._task.id,
+            self._hold.lease,
+            run_id,
+            self._gear.station.worker_id,
+            kind=self._kind,
+            head=place.head,
+        )
+        faults.point("turn.opened")
+        run = Run(self._gear, self._hold, place, run_id, self._kind, self._signals)
+        ended = await run.go(await self._prompt(run_id, place))
+        faults.point("turn.processes_gone")
+        if ended.how != "lost":
+            await self._finish(run_id, place, ended)
+        await self._gear.port.off(_tidy, self._gear, run_id)
+
+    async def _place(self) -> Workplace | None:
+        """Makes everything ready for a run, or moves the task to where it has to go and returns None."""
+        try:
+            if self._kind == "normal":
+                await prepare.check_author(self._gear, self._task)
+            return await prepare.workplace(self._gear, self._hold, self._task)
+        except Blocked as blocked:
+            if self._kind == "normal":
+                await self._move("task.block", conclude.block, blocked.problem)
+                return None
+            code = blocked.problem.code
+        except StationmasterError as error:
+            if error.code == codes.LEASE_LOST:
+                raise
+            code = explain(error)
+            _log.info("task.not_ready", task=self._task.id, code=code, error=str(error))
+        await self._no_run(code)
+        return None
+
+    async def _no_run(self, code: str) -> None:
+        if self._kind == "reply_retry":
+            # The work itself is done: what is left is to see whether its answer is there (GW-R-172).
+            await self._verify(await self._move("task.verify", conclude.verify, code))
+        else:
+            await end(self._gear, await self._move("task.not_ready", conclude.not_ready, code))
+
+    async def _prompt(self, run_id: str, place: Workplace) -> str:
+        port, task = self._gear.port, self._task
+        session = await port.read(store.session, task.session_id)
+        repository = await port.read(store.repository, task.repository_id)
+        asker = await port.read(actions.asked_by, task)
+        about = texts.Correlation(
+            task.id,
+            run_id,
+            task.resource_key,
+            f"{repository.owner}/{repository.name}",
+            session.kind,
+            session.number,
+            asker.login,
+        )
+        if self._kind == "reply_retry":
+            return texts.reply_retry_prompt(about, await port.read(conclude.words_to_post, task.id))
+        said = await port.read(store.follow_ups, task.id)
+        instruction = said[-1].body if said else await port.read(store.instruction, task.id)
+        broken_off = await port.read(conclude.was_broken_off, task.id, run_id)
+        return texts.turn_prompt(about, instruction, follow_up=bool(said), interrupted=broken_off, notes=place.notes)
+
+    async def _finish(self, run_id: str, place: Workplace, ended: Ended) -> None:
+        await self._hold.check()
+        failed = None
+        try:
+            saved = await publish.save(self._gear, self._task, run_id, place, ended.how)
+        except StationmasterError as error:
+            failed, saved = codes.WORKSPACE_SAVE_FAILED, None
+            _log.warning("task.tree_not_saved", task=self._task.id, run=run_id, error=str(error))
+        faults.point("turn.saved")
+        left = saved is not None and saved.changed
+        task = await self._move("turn.end", conclude.turn, conclude.Ran(run_id, self._kind, ended, left, failed))
+        faults.point("turn.concluded")
+        if task.state == "verifying_reply":
+            await self._verify(task)
+        else:
+            await end(self._gear, task)
+
+    async def _verify(self, task: Task) -> None:
+        if task.state == "verifying_reply":
+            task = await verify.settle(self._gear, self._hold, task)
+        await end(self._gear, task)
+
+    async def _move(self, name: str, body: conclude.Body, *args: object) -> Task:
+        return await self._gear.port.do(
+            self._cmd(name), body, self._task.id, self._hold.lease, self._gear.settings, *args
+        )
+
+    def _cmd(self, name: str) -> Cmd:
+        return actions.command(name, self._task, f"lease:{self._hold.lease.lease_id}")
+
+
+def _tidy(gear: Gear, run_id: str) -> None:
+    # The log and repositories set aside stay; the rest was scratch.
+    for name in ("host", "work"):
+        shutil.rmtree(gear.station.runs / run_id / name, ignore_errors=True)

@@ -18,6 +18,9 @@ from stationmaster.ledger.lease import Lease
 from stationmaster.ledger.tx import Reader
 
 
+_SPARE = 32
+
+
 class Scheduler:
     """The runs of this worker."""
 
@@ -41,7 +44,10 @@ class Scheduler:
         if self._closing or free <= 0:
             return 0
         claimed = 0
-        for repository_id in await self._gear.port.read(self._due, free):
+        # More than can be taken: what stands first may be held up by something that only a claim finds out.
+        for repository_id in await self._gear.port.read(self._due, free + _SPARE):
+            if claimed == free:
+                break
             cmd = Cmd("task.claim", "system", f"worker:{self._gear.station.worker_id}")
             got = await self._gear.port.do(cmd, actions.claim, repository_id, self._gear.station, self._gear.settings)
             if got is not None:

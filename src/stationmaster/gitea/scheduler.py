@@ -17,7 +17,6 @@ from stationmaster.gitea.run import Signals
 from stationmaster.ledger.lease import Lease
 from stationmaster.ledger.tx import Reader
 
-
 _SPARE = 32
 
 

@@ -1,4 +1,4 @@
-"""A forge with a person, a bot and an issue, with the product's ledger and gear beside it: shared by tests of the slice.
+"""A forge with a person, a bot and an issue, and the product's ledger and gear beside it.
 
 Every state of a task is reached by the real verbs; nothing is written past them.
 """
@@ -133,8 +133,10 @@ class World:
 
     async def advance(self, hold: Hold, verb: str, **cols: Any) -> Task:
         """Moves a held task and keeps the lease."""
-        cmd = actions.command("task.advance", hold.task, "test:advance")
-        return await self.port.do(cmd, actions.advance, hold.task.id, verb, hold.lease, self.gear.settings, **cols)
+        moved: Task = await self.do(
+            "task.advance", hold.task, actions.advance, hold.task.id, verb, hold.lease, self.gear.settings, **cols
+        )
+        return moved
 
     async def lose(self, hold: Hold) -> None:
         """Takes the lease away, as its expiry would."""

@@ -113,15 +113,16 @@ class Hold:
         # Half a heartbeat before its end an unrenewed lease counts as lost: time to stop what runs under it.
         until = loop.time() + self._settings.ttl_s - every / 2
         while True:
-            await asyncio.sleep(every)
+            await asyncio.sleep(min(every, until - loop.time()))
             began = loop.time()
+            if began >= until:
+                break
             try:
-                async with asyncio.timeout(max(until - began, 0)):
+                async with asyncio.timeout(until - began):
                     await self._port.hot(leases.heartbeat, self.lease, self._settings.ttl_s)
                 until = began + self._settings.ttl_s - every / 2
             except Stale:
                 break
             except (StationmasterError, TimeoutError):
-                if loop.time() >= until:
-                    break
+                continue
         self.lost.set()

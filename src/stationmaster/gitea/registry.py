@@ -60,7 +60,7 @@ def moved(tx: Tx, repository_id: str, owner: str, name: str) -> Repository:
     found = store.repository(tx, repository_id)
     if (found.owner, found.name) != (owner, name):
         key = repo_key(found.instance_id, owner, name)
-        prefix = found.clone_url.removesuffix(f"/{found.owner}/{found.name}.git")
+        prefix = found.clone_url.rsplit("/", 2)[0]
         rename(tx, found, owner=owner, name=name, key=key, clone_url=f"{prefix}/{owner}/{name}.git")
     return store.repository(tx, repository_id)
 

@@ -98,7 +98,7 @@ def latest_task(reader: Reader, session_id: str) -> Task | None:
 
 
 def waiting_task(reader: Reader, session_id: str) -> Task | None:
-    """Returns the task of a session that waits for its user."""
+    """Returns the newest task of a session that waits for its user (GW-R-060)."""
     row = reader.one(Q.waiting_task, session_id=session_id)
     return None if row is None else read(row, Task)
 
@@ -134,6 +134,11 @@ def delivery(reader: Reader, delivery_key: str) -> Delivery | None:
     """Returns what a delivery was answered."""
     row = reader.one(Q.delivery, delivery_key=delivery_key)
     return None if row is None else read(row, Delivery)
+
+
+def prune_deliveries(tx: Tx, limit: int = 200) -> int:
+    """Forgets deliveries that are past their time and whose task is at its end; returns how many (GW-R-027)."""
+    return tx.run(Q.prune_deliveries, now=tx.now, limit=limit)
 
 
 def turn(reader: Reader, run_id: str) -> Turn | None:
@@ -205,6 +210,10 @@ def unlisted(reader: Reader, limit: int = 100) -> list[str]:
 
 def reckon(tx: Tx, repository_id: str, now: int) -> None:
     """Moves a repository's place in the ready list to its next due task, or takes it off."""
+    # Whoever queues a task at this moment has the row, or waits for it and lists the repository again.
+    tx.one(Q.ready_locked, repository_id=repository_id)
+    if candidate(tx, repository_id, now) is not None:
+        return
     row = tx.one(Q.next_due, repository_id=repository_id, now=now)
     due = None if row is None else row["due"]
     if due is None:

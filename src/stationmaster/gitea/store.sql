@@ -37,6 +37,12 @@ SELECT last_fetch_at FROM gitea_fetch WHERE repository_id = :repository_id;
 INSERT INTO gitea_ready (repository_id, ready_at) VALUES (:repository_id, :ready_at)
 ON CONFLICT (repository_id) DO UPDATE SET ready_at = excluded.ready_at WHERE excluded.ready_at < gitea_ready.ready_at;
 
+-- name: ready_locked :one
+SELECT ready_at FROM gitea_ready WHERE repository_id = :repository_id;
+
+-- name: ready_locked :one [postgres]
+SELECT ready_at FROM gitea_ready WHERE repository_id = :repository_id FOR UPDATE;
+
 -- name: ready_later :run
 UPDATE gitea_ready SET ready_at = :ready_at WHERE repository_id = :repository_id;
 
@@ -109,7 +115,7 @@ SELECT id, state, rev, delivery_key, delivery_id, repository_id, session_id, res
 SELECT id, state, rev, delivery_key, delivery_id, repository_id, session_id, resource_key, comment_id, author, author_id,
   sender_may, base_ref, head_ref, attempt, reply_attempt, unblock_attempt, next_retry_at, retry_purpose, error_code,
   reply_failure, created_at, updated_at FROM gitea_task WHERE session_id = :session_id AND state = 'waiting_user'
-ORDER BY created_at, id LIMIT 1;
+ORDER BY created_at DESC, id DESC LIMIT 1;
 
 -- name: active_tasks :many
 SELECT id, state, rev, delivery_key, delivery_id, repository_id, session_id, resource_key, comment_id, author, author_id,
@@ -162,6 +168,15 @@ VALUES (:delivery_key, :delivery_id, :event_type, :received_at, :normalized, :st
 -- name: delivery :one
 SELECT delivery_key, delivery_id, event_type, received_at, normalized, status, reason_code, http_status, response_body,
   payload_hash, task_id, expires_at FROM gitea_delivery WHERE delivery_key = :delivery_key;
+
+-- name: prune_deliveries :run
+-- What is past its time and whose task is at its end (GW-R-027); the content keys stay.
+DELETE FROM gitea_delivery WHERE delivery_key IN (
+  SELECT d.delivery_key FROM gitea_delivery d LEFT JOIN gitea_task t ON t.id = d.task_id
+  WHERE d.expires_at <= :now AND (t.id IS NULL OR t.state IN ('succeeded', 'succeeded_with_rest_fallback', 'failed',
+    'failed_reply', 'cancelled', 'aborted', 'ignored', 'duplicate', 'rejected'))
+  ORDER BY d.expires_at LIMIT :limit
+);
 
 -- Turns -----------------------------------------------------------------------------------------------------------
 

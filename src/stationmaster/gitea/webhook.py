@@ -13,6 +13,7 @@ from typing import Any
 from stationmaster import canonical
 from stationmaster.clock import MICROS
 from stationmaster.command import Cmd, LedgerPort
+from stationmaster.errors import Stale, StationmasterError, Unavailable
 from stationmaster.gitea import codes, normalise, registry, signature, store
 from stationmaster.gitea.actions import step
 from stationmaster.gitea.machine import TASK
@@ -25,6 +26,7 @@ from stationmaster.ledger.tx import Tx
 
 _DAY = 86_400 * MICROS
 _MINUTE = 60 * MICROS
+_MOST_RIVALS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,7 @@ class Webhook:
         self._settings = settings
         self._hosts = frozenset(host for host in (normalise.host_of(settings.base_url),) if host)
         self.bot_id: int | None = None
-        # Refusals already told to the audit in this minute, per address; the audit row itself is deduplicated too.
+        # Refusals already told to the audit in this minute, per address.
         self._told: dict[str, int] = {}
 
     async def __call__(self, headers: Mapping[str, str], body: bytes, source: str) -> Reply:
@@ -77,10 +79,21 @@ class Webhook:
             return Reply(401, {"error": codes.INVALID_SIGNATURE})
         rules = Rules(self._hosts, self._settings.bot_login, self.bot_id, self._settings.instance_id)
         said = normalise.normalise(headers, content, rules)
-        actor = f"gitea:user:{said.actor.login}" if isinstance(said, Normalised) else "system"
         cause = f"delivery:{said.delivery_id or 'unnamed'}"
-        cmd = Cmd("webhook.take", actor, cause, refs=_refs(said))
-        return await self._port.do(cmd, take, said, canonical.sha256(body), self._settings)
+        cmd = Cmd("webhook.take", _actor(said), cause, refs=_refs(said))
+        return await self._taken(cmd, said, canonical.sha256(body))
+
+    async def _taken(self, cmd: Cmd, said: Normalised | Ignored | Rejected, payload_hash: str) -> Reply:
+        for _ in range(_MOST_RIVALS):
+            try:
+                return await self._port.do(cmd, take, said, payload_hash, self._settings)
+            except Stale:
+                # Another delivery made the same repository, session, task or follow-up at this very moment, which only
+                # PostgreSQL lets happen; seen from after it, that is the ordinary course.
+                continue
+        raise Unavailable(
+            "The delivery lost against others every time.", code=codes.STORE_UNAVAILABLE, hint="Send it again."
+        )
 
     async def too_large(self, source: str, limit: int) -> Reply:
         """Answers a body over the limit (GW-R-049); it was not read to its end, so there is nothing to verify."""
@@ -89,7 +102,11 @@ class Webhook:
         return Reply(413, {"error": codes.PAYLOAD_TOO_LARGE, "message": f"The limit is {limit} bytes."})
 
     async def _refused(self, source: str) -> None:
-        await self._port.do(Cmd("webhook.refuse", "system", f"address:{source}"), self._tell_bad_signature, source)
+        try:
+            await self._port.do(Cmd("webhook.refuse", "system", f"address:{source}"), self._tell_bad_signature, source)
+        except StationmasterError:
+            self._told.pop(source, None)
+            raise
 
     def _tell_bad_signature(self, tx: Tx, source: str) -> None:
         minute = tx.now // _MINUTE
@@ -105,10 +122,17 @@ def _tell_refusal(tx: Tx, code: str, source: str) -> None:
     tx.refusal(action, code, source=source)
 
 
+def _actor(said: Normalised | Ignored | Rejected) -> str:
+    login = said.actor.login if isinstance(said, Normalised) else said.actor if isinstance(said, Ignored) else ""
+    return f"gitea:user:{login}" if login else "system"
+
+
 def _refs(said: Normalised | Ignored | Rejected) -> dict[str, str]:
     found = {"delivery": said.delivery_id} if said.delivery_id else {}
     if isinstance(said, Normalised):
         found |= {"repo": said.repo_key, "resource": said.resource_key, "session": said.resource_key}
+    elif isinstance(said, Ignored) and said.repo_key:
+        found["repo"] = said.repo_key
     return found
 
 
@@ -254,7 +278,7 @@ def _continue(tx: Tx, said: Normalised, known: _Known, task: Task) -> Task:
 
 
 def _trigger(tx: Tx, said: Normalised, task_id: str, follow_up: int | None) -> None:
-    tx.run(
+    added = tx.run(
         Q.add_trigger,
         instance_id=said.instance_id,
         origin="comment",
@@ -263,6 +287,8 @@ def _trigger(tx: Tx, said: Normalised, task_id: str, follow_up: int | None) -> N
         task_id=task_id,
         follow_up=follow_up,
     )
+    if added != 1:
+        raise Stale("The same comment was taken at this moment.", code="already_exists", hint="Take it again.")
 
 
 def _store(tx: Tx, said: Normalised | Ignored | Rejected, known: _Known, answer: _Answer) -> Reply:

@@ -1,0 +1,50 @@
+"""The verbs of `stationmaster bench`."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stationmaster.ops.bench import accept
+from stationmaster.ops.bench.report import Report
+
+app = typer.Typer(no_args_is_help=True, help="Measures this machine and this version; works on databases of its own.")
+
+# Often a disk where the folder for temporary files is memory, and a commit to memory measures nothing.
+_FOLDER = Path("/var/tmp")  # noqa: S108 - a folder with a name of its own is made inside
+
+_Json = Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")]
+_Quick = Annotated[bool, typer.Option("--quick", help="Run once and briefly: shows that it works, not how fast.")]
+_Dir = Annotated[Path, typer.Option("--dir", help="Where the databases go while it runs; on the disk to be measured.")]
+_Postgres = Annotated[str | None, typer.Option("--postgres", help="Measure on this PostgreSQL, in schemas of our own.")]
+_Seconds = Annotated[float, typer.Option(min=0.05, help="How long each shot of load lasts.")]
+_Rounds = Annotated[int, typer.Option(min=1, help="How often everything is measured, in turn.")]
+
+
+@contextmanager
+def _reported(name: str, folder: Path, *, as_json: bool) -> Iterator[tuple[Path, Report]]:
+    report = Report(name, as_json)
+    with tempfile.TemporaryDirectory(prefix="stationmaster-bench-", dir=folder) as own:
+        yield Path(own), report
+    report.end()
+
+
+@app.command("accept")
+def accept_verb(
+    *,
+    seconds: _Seconds = 2.0,
+    rounds: _Rounds = 5,
+    quick: _Quick = False,
+    postgres: _Postgres = None,
+    folder: _Dir = _FOLDER,
+    as_json: _Json = False,
+) -> None:
+    """Webhook in, durable delivery, task and history, 202 out; beside no store, and one commit a request."""
+    plan = accept.Plan(0.2, 1, url=postgres) if quick else accept.Plan(seconds, rounds, url=postgres)
+    with _reported("accept", folder, as_json=as_json) as (own, report):
+        accept.run(plan, own, report)

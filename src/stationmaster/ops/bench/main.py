@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from stationmaster.ops.bench import accept
+from stationmaster.ops.bench import accept, claim, command
 from stationmaster.ops.bench.report import Report
 
 app = typer.Typer(no_args_is_help=True, help="Measures this machine and this version; works on databases of its own.")
@@ -48,3 +48,38 @@ def accept_verb(
     plan = accept.Plan(0.2, 1, url=postgres) if quick else accept.Plan(seconds, rounds, url=postgres)
     with _reported("accept", folder, as_json=as_json) as (own, report):
         accept.run(plan, own, report)
+
+
+@app.command("claim")
+def claim_verb(
+    *,
+    rows: Annotated[list[int] | None, typer.Option(min=1000, help="A number of tasks; may be given again.")] = None,
+    claims: Annotated[int, typer.Option(min=1, help="How many claims a round.")] = 200,
+    rounds: _Rounds = 5,
+    quick: _Quick = False,
+    postgres: _Postgres = None,
+    folder: _Dir = _FOLDER,
+    as_json: _Json = False,
+) -> None:
+    """Repository lease and move of a task among ever more rows; beside the time among the fewest."""
+    usual = (1_000, 3_000) if quick else (1_000, 100_000, 1_000_000) if postgres is None else (1_000, 100_000)
+    chosen = tuple(rows) if rows else usual
+    plan = claim.Plan(chosen, 20, 1, postgres) if quick else claim.Plan(chosen, claims, rounds, postgres)
+    with _reported("claim", folder, as_json=as_json) as (own, report):
+        claim.run(plan, own, report)
+
+
+@app.command("command")
+def command_verb(
+    *,
+    commands: Annotated[int, typer.Option(min=command.GROUP, help="How many commands a round.")] = 1_920,
+    rounds: _Rounds = 7,
+    quick: _Quick = False,
+    postgres: _Postgres = None,
+    folder: _Dir = _FOLDER,
+    as_json: _Json = False,
+) -> None:
+    """One guarded command; beside the same rows in bare SQL without triggers, with as many commits."""
+    plan = command.Plan(command.GROUP * 2, 1, postgres) if quick else command.Plan(commands, rounds, postgres)
+    with _reported("command", folder, as_json=as_json) as (own, report):
+        command.run(plan, own, report)

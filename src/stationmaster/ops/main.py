@@ -24,6 +24,7 @@ from stationmaster.control.registry import COMMANDS
 from stationmaster.control.socket import Door, opened
 from stationmaster.errors import Bug, StationmasterError
 from stationmaster.ops import config, config_text, daemon, logs, standin, wiring
+from stationmaster.ops.bench import main as bench
 from stationmaster.ops.home import Home, prepare
 from stationmaster.ops.settings import Config
 
@@ -41,6 +42,7 @@ config_app = typer.Typer(no_args_is_help=True, help="The effective configuration
 app.add_typer(codex_app, name="codex")
 app.add_typer(config_app, name="config")
 app.add_typer(standin.app, name="standin")
+app.add_typer(bench.app, name="bench")
 
 _Json = Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")]
 

@@ -114,6 +114,12 @@ def signed(
     return (headers | {"X-Gitea-Delivery": delivery} if delivery is not None else headers), raw
 
 
+def _connect(where: Database) -> Any:
+    if isinstance(where, PostgresSettings):
+        return psycopg.connect(where.dsn, autocommit=True, options=f"-c search_path={where.schema}")
+    return sqlite3.connect(where, isolation_level=None)
+
+
 @dataclass
 class Rig:
     """One open ledger and what a test asks of it."""
@@ -122,6 +128,7 @@ class Rig:
     database: Database
     clock: ManualClock
     settings: GiteaSettings = SETTINGS
+    _beside: Any = None
     _numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
 
     @classmethod
@@ -131,15 +138,15 @@ class Rig:
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
         """Reads the database beside the ledger."""
-        if isinstance(self.database, PostgresSettings):
-            options = f"-c search_path={self.database.schema}"
-            with psycopg.connect(self.database.dsn, autocommit=True, options=options) as server:
-                return server.execute(sql.encode()).fetchall()
-        connection = sqlite3.connect(self.database)
-        try:
-            return connection.execute(sql).fetchall()
-        finally:
-            connection.close()
+        if self._beside is None:
+            self._beside = _connect(self.database)
+        return list(self._beside.execute(sql).fetchall())
+
+    def close(self) -> None:
+        """Closes the ledger and what reads beside it."""
+        if self._beside is not None:
+            self._beside.close()
+        self.ledger.close()
 
     def count(self, table: str) -> int:
         """Counts the rows of a table."""

@@ -53,7 +53,7 @@ BOTH = pytest.mark.parametrize("rig", ["sqlite", "postgres"], indirect=True)
 def rig(request: pytest.FixtureRequest, clock: ManualClock) -> Iterator[Rig]:
     made = Rig.on(database(request, getattr(request, "param", "sqlite")), clock)
     yield made
-    made.ledger.close()
+    made.close()
 
 
 @pytest.fixture

@@ -46,6 +46,16 @@ class Home:
         """What runs leave for people to look at."""
         return self.path / "runs"
 
+    @property
+    def git(self) -> Path:
+        """The home folder of git's processes, always empty."""
+        return self.path / "git"
+
+    @property
+    def scratch(self) -> Path:
+        """Where the isolation of agents is tried out; no run ever sees it."""
+        return self.path / "scratch"
+
 
 def prepare(path: Path) -> Home:
     """Makes the folder if needed and proves that only we can enter it and that it can be written."""

@@ -3,33 +3,57 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
+import os
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 
 from starlette.types import ASGIApp
 
 from stationmaster.agents.codex_app.settings import CodexSettings, packaged_binary
 from stationmaster.clock import Clock, SystemClock
+from stationmaster.command import LedgerPort
 from stationmaster.control import rest
 from stationmaster.control.commands import Site
 from stationmaster.control.dispatch import Dispatch
 from stationmaster.control.machine import OPERATOR_KEY
 from stationmaster.control.registry import COMMANDS
-from stationmaster.ledger.ledger import Ledger, Slice
+from stationmaster.errors import Bug
+from stationmaster.gitea import store as gitea
+from stationmaster.gitea.client import Forge
+from stationmaster.gitea.gear import Gear
+from stationmaster.gitea.settings import GiteaSettings, Station
+from stationmaster.gitea.webhook import Webhook
+from stationmaster.inbox import actions as inbox
+from stationmaster.jobs import actions as jobs
+from stationmaster.ledger.ledger import Ledger, PostgresSettings, Slice
 from stationmaster.ops.home import Home, locked
 from stationmaster.ops.settings import Config
+from stationmaster.workspaces.git import Git
+from stationmaster.workspaces.paths import Layout
 
-SLICES = (Slice("control", "stationmaster.control", machines=(OPERATOR_KEY,)),)
+SLICES = (
+    Slice("control", "stationmaster.control", machines=(OPERATOR_KEY,)),
+    inbox.SLICE,
+    jobs.SLICE,
+    gitea.SLICE,
+)
 
 # A command line holds the lock for moments only; a daemon that starts meanwhile waits for it, and the other way round.
 LOCK_WAIT_S = 3.0
 _OFF_THREADS = 16
 _LOCAL_THREADS = 2
+# One app-server takes 85 to 170 MiB, the commands of its agent more; the rest of the machine keeps a gigabyte.
+_RUN_BYTES = 512 * 1024**2
+_SPARE_BYTES = 1024**3
+_MOST_RUNS = 8
+_CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 
 def open_ledger(config: Config, home: Home, clock: Clock) -> Ledger:
     """Opens the ledger that the configuration names."""
-    database = home.database if config.database.url is None else config.database.url.reveal()
-    return Ledger.open(database, SLICES, clock=clock)
+    if config.database.url is None:
+        return Ledger.open(home.database, SLICES, clock=clock)
+    return Ledger.open(PostgresSettings(config.database.url.reveal()), SLICES, clock=clock)
 
 
 def codex_settings(config: Config) -> CodexSettings:
@@ -45,6 +69,92 @@ def codex_settings(config: Config) -> CodexSettings:
         config=codex.config,
         request_timeout_s=codex.request_timeout_s,
     )
+
+
+def gitea_settings(config: Config) -> GiteaSettings:
+    """Returns what the Gitea slice needs to know; only for a configuration that names a forge."""
+    given = config.gitea
+    if given.token_ref is None or given.webhook_secret_ref is None:
+        raise Bug("BUG: the Gitea slice was wired without a forge.")
+    return GiteaSettings(
+        base_url=given.base_url,
+        host_ref=given.host_ref,
+        token=given.token_ref,
+        webhook_secrets=(given.webhook_secret_ref,),
+        bot_login=given.bot_login,
+        disabled_repo_policy=given.disabled_repo_policy,
+        push=given.push,
+        allow=given.allow,
+        allow_list=given.allow_list,
+        language=given.language,
+        ttl_s=given.lease.ttl_s,
+        heartbeat_s=given.lease.heartbeat_s,
+        retry_delay_s=given.retry.delay_s,
+        abort_timeout_s=given.abort.timeout_s,
+        settle_s=given.verify.settle_s,
+        turn_timeout_s=config.codex.turn_timeout_s,
+        delivery_days=config.retention.delivery_days,
+    )
+
+
+def station(config: Config, home: Home, worker_id: str, incarnation: str) -> Station:
+    """Returns who this worker is and what its runs may use."""
+    return Station(
+        worker_id=worker_id,
+        incarnation=incarnation,
+        max_runs=config.worker.max_runs or runs_in(memory()),
+        runs=home.runs,
+        mounts=config.agents.mounts,
+        isolation=config.agents.isolation,
+        repo_instructions=config.agents.repo_instructions,
+        api_key=config.codex.api_key,
+    )
+
+
+def runs_in(memory_bytes: int) -> int:
+    """Returns how many runs fit into a machine's memory; always at least one."""
+    return max(1, min(_MOST_RUNS, (memory_bytes - _SPARE_BYTES) // _RUN_BYTES))
+
+
+def memory() -> int:
+    """Returns the memory that this process may use: the machine's, or the limit of its control group."""
+    machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    try:
+        return min(machine, int(_CGROUP_LIMIT.read_text()))
+    except (OSError, ValueError):
+        return machine
+
+
+def gear(config: Config, home: Home, port: LedgerPort, at: Station) -> Gear:
+    """Builds what the work on a task uses; `gear.forge` is to be closed on the loop that used it."""
+    settings = gitea_settings(config)
+    for folder in (config.workspace.root, home.runs, home.git):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return Gear(
+        port=port,
+        settings=settings,
+        station=at,
+        forge=Forge(settings.base_url, settings.token, timeout_s=settings.forge_timeout_s),
+        git=Git(timeout_s=config.git.timeout_s, lock_wait_s=config.git.lock_wait_s, home=home.git),
+        layout=Layout(root=config.workspace.root, runs=home.runs),
+        codex=codex_settings(config),
+    )
+
+
+def webhook_door(webhook: Webhook, wake: Callable[[], None], max_bytes: int) -> rest.Webhook:
+    """Connects the HTTP door to the forge's: words as they are, and a bell when something may be claimable."""
+
+    async def handle(delivery: rest.Delivery) -> rest.Reply:
+        answer = await webhook(delivery.headers, delivery.body, delivery.source)
+        if answer.task_id is not None:
+            wake()
+        return rest.Reply(answer.status, answer.body, answer.headers or {})
+
+    async def too_large(delivery: rest.Delivery) -> rest.Reply:
+        answer = await webhook.too_large(delivery.source, max_bytes)
+        return rest.Reply(answer.status, answer.body, answer.headers or {})
+
+    return rest.Webhook(handle, too_large, max_bytes)
 
 
 @contextlib.asynccontextmanager

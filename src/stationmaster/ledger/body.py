@@ -1,6 +1,6 @@
 """Runs one body inside a transaction that an engine opened: receipt look-up, body, receipt, seal.
 
-It neither commits nor rolls back.
+The engine alone decides when to commit or to roll back.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
+from stationmaster import faults
 from stationmaster.command import Cmd, inside_command
 from stationmaster.errors import StationmasterError
 from stationmaster.ledger import receipts
@@ -57,10 +58,22 @@ def to_remember(job: Job, error: BaseException) -> StationmasterError | None:
 
 
 def remember(session: Session, doors: Doors, job: Job, refusal: StationmasterError) -> None:
-    """Writes a refusal and its receipt as a command of its own, after the body was rolled back."""
+    """Writes a refusal and its receipt as a command of its own, after the body was rolled back.
+
+    Raises Replay when the request was answered meanwhile.
+    """
     if job.cmd is None:
         return
     with inside_command():
+        # Between the rollback and now somebody may have answered the same request: then theirs is the first answer.
+        receipts.recall(session, job.cmd, job.digest)
         tx = Tx(session, doors, job.cmd, job.digest)
         receipts.store_refusal(tx, session, job.digest, refusal)
         session.seal(tx.seq)
+
+
+def keep(commit: Callable[[], None]) -> None:
+    """Commits, with the places where a crash tells whether a write was promised too early."""
+    faults.point("ledger.before_commit")
+    commit()
+    faults.point("ledger.after_commit")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
@@ -10,14 +9,13 @@ from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar, cast
 
 from stationmaster.clock import Clock
 from stationmaster.command import Cmd, assert_outside
-from stationmaster.errors import Unavailable
 from stationmaster.ledger import migrate, sqlite
 from stationmaster.ledger.body import Job
+from stationmaster.ledger.settings import PostgresSettings
 from stationmaster.ledger.slices import KERNEL, Slice
-from stationmaster.ledger.sqlite_catalog import SqliteCatalog
 from stationmaster.ledger.tx import Doors, HotTx, Reader, Tx
 
-__all__ = ["HotTx", "Ledger", "Reader", "Slice", "Tx"]
+__all__ = ["HotTx", "Ledger", "PostgresSettings", "Reader", "Slice", "Tx", "restore_guards", "verify"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -52,7 +50,7 @@ class Ledger:
         self._slices = slices
 
     @classmethod
-    def open(cls, database: Path | str, slices: Sequence[Slice], *, clock: Clock) -> Self:
+    def open(cls, database: Path | str | PostgresSettings, slices: Sequence[Slice], *, clock: Clock) -> Self:
         """Opens, installs or migrates a database.
 
         Raises Unavailable when it cannot be reached, Invalid when it is newer than this program or was changed by hand.
@@ -62,7 +60,7 @@ class Ledger:
             guarded=frozenset(machine.table for machine in migrate.all_machines(parts)),
             hot=frozenset().union(*(part.hot for part in parts)),
         )
-        return cls(_open_sqlite(Path(database), parts, doors, clock), parts, clock)
+        return cls(_open(database, parts, doors, clock), parts, clock)
 
     def do(self, cmd: Cmd, fn: Callable[Concatenate[Tx, P], R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Runs one command and returns its result once it is durable; raises what its body raised.
@@ -114,27 +112,36 @@ def verify(ledger: Ledger) -> list[str]:
     return ledger.verify()
 
 
-def _open_sqlite(path: Path, slices: Sequence[Slice], doors: Doors, clock: Clock) -> Engine:
-    writer = sqlite.connect(path, writing=True)
-    try:
-        writer.execute("BEGIN IMMEDIATE")
-        migrate.bring_up(SqliteCatalog(writer), slices)
-        newest = writer.execute(
-            "SELECT max(coalesce((SELECT at FROM command ORDER BY seq DESC LIMIT 1), 0),"
-            " coalesce((SELECT max(seen_at) FROM worker), 0))"
-        ).fetchone()[0]
-        writer.execute("COMMIT")
-    except sqlite3.Error as error:
-        writer.close()
-        raise Unavailable(
-            f"The database {path} cannot be prepared ({error}).",
-            code="store_unavailable",
-            hint="Check that it is ours, that its folder has space and that no other program holds it.",
-        ) from error
-    except BaseException:
-        writer.close()
-        raise
-    not_before = getattr(clock, "not_before", None)
-    if not_before is not None:
-        not_before(newest)
-    return sqlite.SqliteEngine(path, doors, clock, writer)
+def restore_guards(database: Path | str | PostgresSettings, slices: Sequence[Slice]) -> None:
+    """Puts the code's guards in place of whatever is there; for an operator who has looked at `verify`.
+
+    The ledger must be closed.
+    """
+    if isinstance(database, PostgresSettings):
+        from stationmaster.ledger import postgres  # noqa: PLC0415 - SQLite users need not load psycopg
+
+        postgres.prepare(database, (KERNEL, *slices), restore=True)
+    else:
+        sqlite.prepare(Path(database), (KERNEL, *slices), restore=True)[0].close()
+
+
+def _open(database: Path | str | PostgresSettings, slices: Sequence[Slice], doors: Doors, clock: Clock) -> Engine:
+    engine: Engine
+    if isinstance(database, PostgresSettings):
+        from stationmaster.ledger import postgres  # noqa: PLC0415 - SQLite users need not load psycopg
+
+        newest = postgres.prepare(database, slices)
+        _not_before(clock, newest)
+        engine = postgres.PostgresEngine(database, doors, clock)
+    else:
+        path = Path(database)
+        writer, newest = sqlite.prepare(path, slices)
+        _not_before(clock, newest)
+        engine = sqlite.SqliteEngine(path, doors, clock, writer)
+    return engine
+
+
+def _not_before(clock: Clock, newest: int) -> None:
+    move = getattr(clock, "not_before", None)
+    if move is not None:
+        move(newest)

@@ -92,8 +92,11 @@ def schema_text(part: Slice) -> str:
     return file.read_text(encoding="utf-8") if file.is_file() else ""
 
 
-def bring_up(catalog: Catalog, slices: Sequence[Slice]) -> None:
-    """Installs or migrates; raises Invalid when the database is newer, was tampered with, or has other edges."""
+def bring_up(catalog: Catalog, slices: Sequence[Slice], *, restore: bool = False) -> bool:
+    """Installs or migrates; raises Invalid when the database is newer, was tampered with, or has other edges.
+
+    `restore` puts the code's guards in place of whatever is there. Returns whether tables were changed.
+    """
     machines = all_machines(slices)
     have = _versions(catalog)
     for part in slices:
@@ -118,7 +121,8 @@ def bring_up(catalog: Catalog, slices: Sequence[Slice]) -> None:
             code="edges_differ",
             hint="Add or remove edges in a migration of the slice, never by hand.",
         )
-    _guard(catalog, slices, machines, kernel_print, fresh=bool(behind))
+    _guard(catalog, slices, machines, kernel_print, fresh=restore or bool(behind))
+    return bool(behind)
 
 
 def all_machines(slices: Sequence[Slice]) -> tuple[Machine, ...]:
@@ -172,12 +176,6 @@ def guard_faults(present: dict[str, str], wanted: dict[str, str]) -> list[str]:
         + [f"The guard {name} was changed." for name, text in wanted.items() if present.get(name, text) != text]
         + [f"The trigger {name} is not ours." for name in present if name not in wanted]
     )
-
-
-def restore_guards(catalog: Catalog, slices: Sequence[Slice]) -> None:
-    """Puts the code's guards in place of whatever is there; for an operator who has looked at `faults`."""
-    catalog.drop_guards()
-    _guard(catalog, slices, all_machines(slices), "", fresh=True)
 
 
 def _versions(catalog: Catalog) -> dict[str, tuple[int, str]]:

@@ -93,9 +93,10 @@ def refuse(tx: Tx, name: str, dedupe: str, error: StationmasterError) -> None:
 
 
 def recall(session: Session, cmd: Cmd, digest: str) -> None:
-    """Raises Replay when this command was answered before; returns when it is new."""
+    """Raises Replay when this command was answered before; returns when it is new, and nobody else can answer it."""
     if cmd.dedupe is None:
         return
+    session.lock(f"{cmd.name}\n{cmd.dedupe}")
     row = session.one(_Q.receipt, {"name": cmd.name, "dedupe": cmd.dedupe})
     if row is None:
         return

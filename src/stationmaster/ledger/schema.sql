@@ -18,7 +18,10 @@ CREATE TABLE command (
   dedupe TEXT,
   args_hash TEXT NOT NULL,
   at INT64 NOT NULL,
-  sealed INT64 NOT NULL CHECK (sealed IN (0, 1))
+  sealed INT64 NOT NULL CHECK (sealed IN (0, 1)),
+  -- PostgreSQL only: the transaction that wrote the row, and the newest history number before that transaction began.
+  tx INT64,
+  base INT64
 );
 
 -- Every move of every guarded row; written by triggers alone.

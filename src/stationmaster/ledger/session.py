@@ -13,6 +13,7 @@ from stationmaster.ledger.queries import Dialect, Query
 from stationmaster.machine import Machine
 
 Row = dict[str, Any]
+Refs = Mapping[str, str | tuple[str, ...]]
 
 
 class EventRow(NamedTuple):
@@ -33,6 +34,10 @@ class Session(Protocol):
     @property
     def dialect(self) -> Dialect:
         """Names the database."""
+        ...
+
+    def lock(self, name: str) -> None:
+        """Waits for any other transaction that holds the same name; held until the end of this one."""
         ...
 
     def now(self) -> int:
@@ -59,8 +64,8 @@ class Session(Protocol):
         """Closes the command: nothing can be written under it any more."""
         ...
 
-    def add_ref(self, kind: str, value: str, seq: int) -> None:
-        """Writes a correlation id of a command or event."""
+    def add_refs(self, refs: Refs, seq: int) -> None:
+        """Writes the correlation ids of a command or event."""
         ...
 
     def add_event(self, event: EventRow) -> int:
@@ -78,3 +83,12 @@ class Session(Protocol):
     def move(self, machine: Machine, entity: str, rev: int, row: Mapping[str, Any]) -> bool:
         """Moves a guarded row that is still at `rev`; `row` has state, verb, command and the columns."""
         ...
+
+
+def pairs(refs: Refs) -> list[tuple[str, str]]:
+    """Returns each (kind, value) once."""
+    return [
+        (kind, value)
+        for kind, values in refs.items()
+        for value in ((values,) if isinstance(values, str) else dict.fromkeys(values))
+    ]

@@ -17,9 +17,8 @@ from pathlib import Path
 from queue import Empty, LifoQueue, SimpleQueue
 from typing import Any
 
-from stationmaster import faults
 from stationmaster.clock import Clock
-from stationmaster.errors import Unavailable
+from stationmaster.errors import Bug, Unavailable
 from stationmaster.ledger import body, migrate
 from stationmaster.ledger.body import Job
 from stationmaster.ledger.receipts import Replay
@@ -65,6 +64,39 @@ def connect(path: Path, *, writing: bool) -> sqlite3.Connection:
             hint="Check that its folder exists, is ours and has space.",
         ) from error
     return connection
+
+
+def prepare(path: Path, slices: Sequence[Slice], *, restore: bool = False) -> tuple[sqlite3.Connection, int]:
+    """Brings the database up to the code; returns the writing connection and the newest time in the database."""
+    writer = connect(path, writing=True)
+    try:
+        # A migration that rebuilds a table drops the old one; what pointed at it is checked once at the end.
+        writer.execute("PRAGMA foreign_keys = OFF")
+        writer.execute("BEGIN IMMEDIATE")
+        if migrate.bring_up(SqliteCatalog(writer), slices, restore=restore):
+            _all_point_at_something(writer)
+        newest = writer.execute(
+            "SELECT max(coalesce((SELECT at FROM command ORDER BY seq DESC LIMIT 1), 0),"
+            " coalesce((SELECT max(seen_at) FROM worker), 0))"
+        ).fetchone()
+        writer.execute("COMMIT")
+        writer.execute("PRAGMA foreign_keys = ON")
+    except sqlite3.Error as error:
+        writer.close()
+        raise Unavailable(
+            f"The database {path} cannot be prepared ({error}).",
+            code="store_unavailable",
+            hint="Check that it is ours, that its folder has space and that no other program holds it.",
+        ) from error
+    except BaseException:
+        writer.close()
+        raise
+    return writer, int(newest[0])
+
+
+def _all_point_at_something(writer: sqlite3.Connection) -> None:
+    if writer.execute("PRAGMA foreign_key_check").fetchone() is not None:
+        raise Bug("BUG: a migration left rows that point at nothing.")
 
 
 class SqliteEngine:
@@ -160,9 +192,7 @@ class SqliteEngine:
         try:
             self._session.begin()
             answers.extend(self._one(job) for job in group)
-            faults.point("ledger.before_commit")
-            self._session.commit()
-            faults.point("ledger.after_commit")
+            body.keep(self._session.commit)
         except BaseException as error:  # noqa: BLE001 - the writer thread outlives whatever a group met
             _log.error("ledger group of %d failed: %s", len(group), type(error).__name__)
             self._session.abandon()

@@ -10,7 +10,7 @@ from stationmaster.clock import Clock
 from stationmaster.command import Cmd
 from stationmaster.errors import Bug, Stale, StationmasterError, Unavailable
 from stationmaster.ledger.queries import Dialect, Query
-from stationmaster.ledger.session import EventRow, Row
+from stationmaster.ledger.session import EventRow, Refs, Row, pairs
 from stationmaster.ledger.sqlite_guards import NEXT, is_unique_refusal
 from stationmaster.machine import Machine
 
@@ -51,6 +51,9 @@ class SqliteSession:
         self._next = 0
         self._ended = False
         self._refused = False
+
+    def lock(self, name: str) -> None:
+        """Does nothing: one writer is lock enough."""
 
     def now(self) -> int:
         """Returns the clock's time."""
@@ -127,15 +130,14 @@ class SqliteSession:
         """Writes the command row and its refs; returns its seq."""
         seq = self._take()
         row = (seq, cmd.name, cmd.actor, cmd.cause, cmd.dedupe, args_hash, at)
-        self._text("INSERT INTO command VALUES (?, ?, ?, ?, ?, ?, ?, 0)", row, "open_command")
-        for kind, values in cmd.refs.items():
-            for value in (values,) if isinstance(values, str) else dict.fromkeys(values):
-                self.add_ref(kind, value, seq)
+        self._text("INSERT INTO command VALUES (?, ?, ?, ?, ?, ?, ?, 0, NULL, NULL)", row, "open_command")
+        self.add_refs(cmd.refs, seq)
         return seq
 
-    def add_ref(self, kind: str, value: str, seq: int) -> None:
-        """Writes a correlation id of a command or event."""
-        self._text("INSERT INTO ref VALUES (?, ?, ?)", (kind, value, seq), "ref")
+    def add_refs(self, refs: Refs, seq: int) -> None:
+        """Writes the correlation ids of a command or event."""
+        for pair in pairs(refs):
+            self._text("INSERT INTO ref VALUES (?, ?, ?)", (*pair, seq), "ref")
 
     def seal(self, seq: int) -> None:
         """Closes the command."""

@@ -15,10 +15,8 @@ from stationmaster.errors import Bug, NotFound, Stale
 from stationmaster.ledger import queries
 from stationmaster.ledger.guards import HISTORY
 from stationmaster.ledger.queries import Query
-from stationmaster.ledger.session import EventRow, Row, Session
+from stationmaster.ledger.session import EventRow, Refs, Row, Session
 from stationmaster.machine import UNBORN, Machine
-
-Refs = Mapping[str, str | tuple[str, ...]]
 
 MOST_ROWS = 200
 _Q = queries.load("stationmaster.ledger")
@@ -175,9 +173,8 @@ class Tx(HotTx):
     ) -> int:
         text = canonical.dump(redact_values(data))
         seq = self._session.add_event(EventRow(action, kind, intent, outcome, text, self.now, self.seq))
-        for name, values in (refs or {}).items():
-            for value in (values,) if isinstance(values, str) else dict.fromkeys(values):
-                self._session.add_ref(name, value, seq)
+        if refs:
+            self._session.add_refs(refs, seq)
         return seq
 
     def _may_write(self, table: str, q: Query) -> None:

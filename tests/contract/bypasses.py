@@ -20,9 +20,11 @@ class Bypass:
 
     name: str
     statements: tuple[str, ...]
-    sqlite_only: bool = False
-    # Something beside the guards refuses it as well (a CHECK or a unique index).
+    only: str | None = None
+    # Without the guards it fails as well, for another reason (a unique index, a right, the guard itself is the way).
     doubly: bool = False
+    # PostgreSQL: who owns the tables may do it, which is why the product runs as another role.
+    owner_may: bool = False
 
     def __str__(self) -> str:
         return self.name.replace(" ", "-")
@@ -37,7 +39,7 @@ def _opened(name: str, *sql: str, doubly: bool = False) -> Bypass:
 
 
 def _sqlite(name: str, *sql: str, opened: bool = False, doubly: bool = False) -> Bypass:
-    return Bypass(name, (OPEN, *sql) if opened else sql, sqlite_only=True, doubly=doubly)
+    return Bypass(name, (OPEN, *sql) if opened else sql, only="sqlite", doubly=doubly)
 
 
 def _birth(parcel: str, state: str, rev: str, verb: str, command: str, insert: str = "INSERT") -> str:
@@ -226,7 +228,7 @@ REPLACE = (
     _sqlite("replace the rules", "INSERT OR REPLACE INTO edge VALUES ('parcel', 'posted', 'collect', 'delivered')"),
     _sqlite(
         "replace who",
-        "INSERT OR REPLACE INTO command SELECT seq, name, 'someone else', cause, dedupe, args_hash, at, 0 FROM command",
+        "INSERT OR REPLACE INTO command SELECT seq, name, 'other', cause, dedupe, args_hash, at, 0, 1, 1 FROM command",
     ),
     _sqlite("push out a command", "UPDATE OR REPLACE command SET seq = seq + 1"),
     _sqlite(
@@ -252,4 +254,56 @@ REPLACE = (
     _sqlite("push out a lease", "UPDATE OR REPLACE lease SET key = 'same'"),
 )
 
-ALL = GUARDED + HISTORY + BESIDE + REPLACE
+SHADOW = (
+    Bypass(
+        "a table of rules of one's own",
+        (
+            "CREATE TEMPORARY TABLE edge (machine TEXT, from_state TEXT, verb TEXT, to_state TEXT)",
+            "INSERT INTO edge VALUES ('parcel', 'posted', 'jump', 'delivered')",
+            OPEN,
+            "UPDATE parcel SET state = 'delivered', rev = 1, verb = 'jump', command = {open} WHERE id = 'p1'",
+        ),
+    ),
+    Bypass(
+        "a command of one's own",
+        (
+            "CREATE TEMPORARY TABLE mine AS SELECT * FROM command",
+            "UPDATE mine SET sealed = 0",
+            "ALTER TABLE mine RENAME TO command",
+            "UPDATE parcel SET state = 'travelling', rev = 1, verb = 'collect' WHERE id = 'p1'",
+        ),
+    ),
+)
+
+
+def _postgres(name: str, *sql: str, owner_may: bool = False, doubly: bool = False) -> Bypass:
+    return Bypass(name, sql, only="postgres", owner_may=owner_may, doubly=doubly)
+
+
+POSTGRES = (
+    *(
+        _postgres(f"truncate {table}", f"TRUNCATE {table} CASCADE")
+        for table in ("parcel", "command", "journal", "event", "ref", "edge", "receipt", "lease", "open_intent")
+    ),
+    _postgres(
+        "merge",
+        "MERGE INTO parcel USING (SELECT 1) AS x ON id = 'p1' WHEN MATCHED THEN UPDATE SET state = 'delivered'",
+    ),
+    _postgres(
+        "a move inside a query", "WITH x AS (UPDATE parcel SET state = 'delivered' RETURNING id) SELECT * FROM x"
+    ),
+    _postgres("switch the guards off", "ALTER TABLE parcel DISABLE TRIGGER ALL", owner_may=True),
+    _postgres("drop a guard", "DROP FUNCTION guard_parcel_update() CASCADE", owner_may=True),
+    _postgres("pretend to replicate", "SET session_replication_role = replica", doubly=True),
+    _postgres("drop a table", "DROP TABLE parcel", owner_may=True),
+    _postgres(
+        "write the journal through its own function",
+        "CREATE TEMPORARY TABLE parcel2 (id TEXT, rev BIGINT, verb TEXT, state TEXT, command BIGINT)",
+        "CREATE TRIGGER t AFTER INSERT ON parcel2 FOR EACH ROW EXECUTE FUNCTION journal_born()",
+        OPEN,
+        "INSERT INTO parcel2 VALUES ('p1', 0, 'post', 'posted', {open})",
+        doubly=True,
+    ),
+)
+
+ALL = GUARDED + HISTORY + BESIDE + REPLACE + SHADOW + POSTGRES

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
+from stationmaster.clock import ManualClock
 from stationmaster.ledger import history, lease, receipts
-from stationmaster.ledger.ledger import Ledger, Tx
+from stationmaster.ledger.ledger import Ledger, PostgresSettings, Tx
+from stationmaster.ledger.postgres_guards import REFUSED
 from stationmaster.ledger.sqlite_guards import NEXT
-from tests.conftest import LedgerFactory
+from tests.conftest import LedgerFactory, PostgresServer
 from tests.contract import bypasses
 from tests.contract.bypasses import Bypass
 from tests.contract.test_commands import cmd, move, post
@@ -43,80 +48,198 @@ def fill(ledger: Ledger) -> None:
     ledger.do(cmd("lease"), holding, "1")
 
 
-def dump(connection: sqlite3.Connection) -> dict[str, list[Any]]:
-    names = [row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-    return {name: sorted(connection.execute(f"SELECT * FROM {name}").fetchall(), key=repr) for name in names}
+class Prompt(Protocol):
+    """Somebody with a plain connection to the database."""
+
+    next_seq: str
+
+    def refused(self, error: Exception) -> bool: ...
+
+    def execute(self, sql: str) -> list[Any]: ...
+
+    def tables(self) -> list[str]: ...
+
+    def drop_guards(self) -> None: ...
+
+    def close(self) -> None: ...
 
 
-def attempt(connection: sqlite3.Connection, bypass: Bypass) -> None:
-    """Tries a bypass in one transaction and commits it; the caller expects an error."""
-    words = {"next": NEXT, "sealed": "(SELECT min(seq) FROM command)", "open": "(SELECT max(seq) FROM command)"}
-    connection.execute("BEGIN")
+class SqlitePrompt:
+    next_seq = NEXT
+
+    def __init__(self, path: Path, *, pragmas: bool) -> None:
+        self._connection = sqlite3.connect(path, isolation_level=None)
+        for name in ("foreign_keys", "recursive_triggers"):
+            self.execute(f"PRAGMA {name} = {'ON' if pragmas else 'OFF'}")
+
+    def refused(self, error: Exception) -> bool:
+        return isinstance(error, sqlite3.IntegrityError)
+
+    def execute(self, sql: str) -> list[Any]:
+        return self._connection.execute(sql).fetchall()
+
+    def tables(self) -> list[str]:
+        return [row[0] for row in self.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+
+    def drop_guards(self) -> None:
+        for (name,) in self.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'"):
+            self.execute(f"DROP TRIGGER {name}")
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+class PostgresPrompt:
+    next_seq = "nextval('history_seq')"
+
+    def __init__(self, dsn: str, schema: str) -> None:
+        self._schema = schema
+        self._connection = psycopg.connect(dsn, autocommit=True, options=f"-c search_path={schema}")
+
+    def refused(self, error: Exception) -> bool:
+        # By a guard, or for want of a right that the running role never gets.
+        return isinstance(error, psycopg.Error) and error.sqlstate in {REFUSED, "42501"}
+
+    def execute(self, sql: str) -> list[Any]:
+        cursor = self._connection.execute(sql.encode())
+        return cursor.fetchall() if cursor.description else []
+
+    def tables(self) -> list[str]:
+        return [
+            f"{self._schema}.{row[0]}"
+            for row in self.execute(f"SELECT tablename FROM pg_tables WHERE schemaname = '{self._schema}'")
+        ]
+
+    def drop_guards(self) -> None:
+        for (name,) in self.execute(
+            "SELECT p.proname FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace"
+            f" WHERE n.nspname = '{self._schema}' AND p.prorettype = 'trigger'::regtype"
+        ):
+            self.execute(f"DROP FUNCTION {name}() CASCADE")
+        # Foreign keys refuse some of it beside the guards.
+        self.execute("SET session_replication_role = replica")
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def dump(prompt: Prompt) -> dict[str, list[Any]]:
+    prefix = "main." if isinstance(prompt, SqlitePrompt) else ""
+    return {name: sorted(prompt.execute(f"SELECT * FROM {prefix}{name}"), key=repr) for name in prompt.tables()}
+
+
+def attempt(prompt: Prompt, bypass: Bypass) -> None:
+    """Tries a bypass in one transaction and commits it; raises what the database said."""
+    words = {
+        "next": prompt.next_seq,
+        "sealed": "(SELECT min(seq) FROM command)",
+        "open": "(SELECT max(seq) FROM command)",
+    }
+    prompt.execute("BEGIN")
     try:
         for statement in bypass.statements:
-            connection.execute(statement.format(**words))
+            prompt.execute(statement.format(**words))
     except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
+        # SQLite may have ended the transaction by itself.
+        with contextlib.suppress(sqlite3.OperationalError):
+            prompt.execute("ROLLBACK")
         raise
-    connection.execute("COMMIT")
+    prompt.execute("COMMIT")
+
+
+WHO = ["sqlite as the product", "sqlite at a prompt", "postgres as the product", "postgres as the owner"]
+UNGUARDED = ["sqlite at a prompt", "postgres as the superuser"]
+
+
+def cases(who: list[str], *, guarded: bool) -> list[Any]:
+    return [
+        pytest.param(one, bypass, id=f"{one}-{bypass}".replace(" ", "-"))
+        for one in who
+        for bypass in bypasses.ALL
+        if bypass.only in {None, one.split()[0]}
+        and not (bypass.owner_may and one.endswith("owner"))
+        and (guarded or not (bypass.doubly or bypass.owner_may))
+    ]
 
 
 @pytest.fixture
-def database(ledger_factory: LedgerFactory, tmp_path: Path) -> Path:
+def open_prompt(
+    request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock
+) -> Iterator[Callable[[str], Prompt]]:
+    """Fills a database and opens a prompt on it."""
+    opened: list[Prompt] = []
+
+    def prompt(who: str) -> Prompt:
+        made: Prompt
+        database: Path | PostgresSettings = tmp_path / "ledger.db"
+        if who.startswith("postgres"):
+            server: PostgresServer = request.getfixturevalue("postgres")
+            database = server.settings()
+        with Ledger.open(database, [parcels.SLICE], clock=clock) as ledger:
+            fill(ledger)
+        if isinstance(database, Path):
+            made = SqlitePrompt(database, pragmas=who.endswith("product"))
+        else:
+            user = {"product": "app", "owner": "owner", "superuser": "postgres"}[who.rsplit(maxsplit=1)[-1]]
+            made = PostgresPrompt(make_conninfo(database.dsn, user=user), database.schema)
+        opened.append(made)
+        return made
+
+    yield prompt
+    for made in opened:
+        made.close()
+
+
+@pytest.mark.parametrize(("who", "bypass"), cases(WHO, guarded=True))
+def test_a_bypass_is_refused(open_prompt: Callable[[str], Prompt], who: str, bypass: Bypass) -> None:
+    prompt = open_prompt(who)
+    before = dump(prompt)
+    with pytest.raises((sqlite3.Error, psycopg.Error)) as error:
+        attempt(prompt, bypass)
+    assert prompt.refused(error.value), error.value
+    assert dump(prompt) == before
+
+
+@pytest.mark.parametrize(("who", "bypass"), cases(UNGUARDED, guarded=False))
+def test_without_the_guards_the_same_bypass_succeeds(
+    open_prompt: Callable[[str], Prompt], who: str, bypass: Bypass
+) -> None:
+    prompt = open_prompt(who)
+    prompt.drop_guards()
+    attempt(prompt, bypass)
+
+
+def test_checks_off_opens_no_way(open_prompt: Callable[[str], Prompt]) -> None:
+    prompt = open_prompt("sqlite at a prompt")
+    prompt.execute("PRAGMA ignore_check_constraints = ON")
+    with pytest.raises(sqlite3.IntegrityError):
+        prompt.execute("UPDATE parcel SET state = 'nowhere' WHERE id = 'p1'")
+
+
+def test_a_command_opened_in_another_transaction_serves_nobody(open_prompt: Callable[[str], Prompt]) -> None:
+    prompt = open_prompt("postgres as the owner")
+    attempt(prompt, Bypass("", (bypasses.OPEN,)))
+    with pytest.raises(psycopg.DatabaseError):
+        attempt(prompt, Bypass("", (f"UPDATE parcel SET {bypasses.COLLECT} WHERE id = 'p1'",)))
+
+
+def test_nobody_chooses_a_history_number(open_prompt: Callable[[str], Prompt]) -> None:
+    prompt = open_prompt("postgres as the owner")
+    newest = prompt.execute("SELECT last_value FROM history_seq")[0][0]
+    attempt(prompt, Bypass("", (bypasses.OPEN.replace("{next}", "7000"),)))
+    assert prompt.execute("SELECT max(seq) FROM command") == [(newest + 1,)]
+
+
+def test_a_legal_move_at_a_prompt_leaves_its_trace(ledger_factory: LedgerFactory, database: Any) -> None:
     ledger = ledger_factory([parcels.SLICE])
     fill(ledger)
-    ledger.close()
-    return tmp_path / "ledger.db"
-
-
-@pytest.fixture(params=["product", "prompt"])
-def connection(request: pytest.FixtureRequest, database: Path) -> Iterator[sqlite3.Connection]:
-    """Opens the file with the product's pragmas, and as a plain prompt would."""
-    made = sqlite3.connect(database, isolation_level=None)
-    on = "ON" if request.param == "product" else "OFF"
-    made.execute(f"PRAGMA foreign_keys = {on}")
-    made.execute(f"PRAGMA recursive_triggers = {on}")
-    yield made
-    made.close()
-
-
-@pytest.mark.parametrize("bypass", bypasses.ALL, ids=str)
-def test_a_bypass_is_refused(connection: sqlite3.Connection, bypass: Bypass) -> None:
-    before = dump(connection)
-    with pytest.raises(sqlite3.IntegrityError):
-        attempt(connection, bypass)
-    assert dump(connection) == before
-
-
-@pytest.mark.parametrize("bypass", [bypass for bypass in bypasses.ALL if not bypass.doubly], ids=str)
-def test_without_the_guards_the_same_bypass_succeeds(database: Path, bypass: Bypass) -> None:
-    connection = sqlite3.connect(database, isolation_level=None)
-    try:
-        for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
-            connection.execute(f"DROP TRIGGER {name}")
-        attempt(connection, bypass)
-    finally:
-        connection.close()
-
-
-def test_checks_off_opens_no_way(database: Path) -> None:
-    connection = sqlite3.connect(database, isolation_level=None)
-    try:
-        connection.execute("PRAGMA ignore_check_constraints = ON")
-        with pytest.raises(sqlite3.IntegrityError):
-            connection.execute("UPDATE parcel SET state = 'nowhere' WHERE id = 'p1'")
-    finally:
-        connection.close()
-
-
-def test_a_legal_move_at_a_prompt_leaves_its_trace(ledger_factory: LedgerFactory, database: Path) -> None:
-    connection = sqlite3.connect(database, isolation_level=None)
-    try:
-        attempt(connection, Bypass("", (bypasses.OPEN, f"UPDATE parcel SET {bypasses.COLLECT} WHERE id = 'p1'")))
-    finally:
-        connection.close()
-    ledger = ledger_factory([parcels.SLICE])
+    prompt: Prompt
+    if isinstance(database, Path):
+        prompt = SqlitePrompt(database, pragmas=False)
+    else:
+        prompt = PostgresPrompt(database.dsn, database.schema)
+    attempt(prompt, Bypass("", (bypasses.OPEN, f"UPDATE parcel SET {bypasses.COLLECT} WHERE id = 'p1'")))
+    prompt.close()
     assert [(e.actor, e.name) for e in ledger.read(history.by_entity, "parcel", "p1")][-1] == ("me", "collect")
     # Guards do not authenticate; doctor shows a command that the product would have sealed.
     assert any("never sealed" in line for line in ledger.verify())

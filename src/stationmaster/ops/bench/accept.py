@@ -47,16 +47,28 @@ class Field:
     ports: dict[serve.Variant, int]
     load: Child
     hits: dict[tuple[serve.Variant, int], list[Hits]] = field(default_factory=dict)
+    # Microseconds of processor time a delivery; it hardly notices who else is at work on the machine.
+    cpu: dict[tuple[serve.Variant, int], list[float]] = field(default_factory=dict)
     answered: dict[serve.Variant, int] = field(default_factory=dict)
+    after: serve.Told = field(default_factory=lambda: serve.Told(0.0, {}))
     _firsts: Iterator[int] = field(default_factory=lambda: count(0, _APART))
 
     def fire(self, variant: serve.Variant, connections: int, seconds: float) -> Hits:
         """Gives one server its share of load; raises Bug when it answered anything but 202."""
+        before = self._told(variant).cpu_s
         hits: Hits = self.load.ask(Shot(self.ports[variant], connections, seconds, next(self._firsts)))
+        self.after = self._told(variant)
+        spent = self.after.cpu_s - before
         if set(hits.statuses) != {"202"}:
             raise Bug(f"BUG: the server {variant} answered {hits.statuses}.")
         self.answered[variant] = self.answered.get(variant, 0) + hits.answers
+        self.cpu.setdefault((variant, connections), []).append(spent * 1e6 / hits.answers)
         return hits
+
+    def _told(self, variant: serve.Variant) -> serve.Told:
+        """Asks a server for what it says of itself."""
+        answer: serve.Told = self.servers[variant].ask("how did it go")
+        return answer
 
 
 def run(plan: Plan, folder: Path, report: Report) -> None:
@@ -99,6 +111,7 @@ def _tell_speed(plan: Plan, ground: Field, report: Report) -> None:
                 per_second=spread([hit.per_second for hit in hits]),
                 p50_ms=spread([hit.p50_ms for hit in hits]),
                 p99_ms=spread([hit.p99_ms for hit in hits]),
+                cpu_us=spread(ground.cpu[variant, connections][-len(hits) :]),
                 rounds=len(hits),
                 load_cpu=spread([hit.own_share for hit in hits]),
             )
@@ -114,9 +127,8 @@ def _tell_speed(plan: Plan, ground: Field, report: Report) -> None:
 
 def _tell_parts(ground: Field, connections: int, seconds: float, report: Report) -> None:
     """Says where a delivery's time goes, as means: only means add up."""
-    ground.servers["traced"].ask("forget the warm-up")
     hits = ground.fire("traced", connections, seconds)
-    parts: dict[str, float] = ground.servers["traced"].ask("where did it go")
+    parts = ground.after.parts
     group, inside = parts.pop("group"), parts.pop("inside")
     whole = hits.mean_ms * 1000
     signed, read = _alone()

@@ -89,6 +89,8 @@ class Trace:
     def take(self) -> dict[str, float]:
         """Returns the mean microseconds of every part since the last time, and how many shared a commit."""
         spans, self.spans = [span for span in self.spans if span.kept], []
+        if not spans:
+            return {}
         groups = _groups(spans)
         commits = [(group, group[-1].ended, min(span.kept for span in group)) for group in groups]
         return {

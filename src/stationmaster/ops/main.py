@@ -25,6 +25,7 @@ from stationmaster.control.socket import Door, opened
 from stationmaster.errors import Bug, StationmasterError
 from stationmaster.ops import config, config_text, daemon, logs, standin, wiring
 from stationmaster.ops.bench import main as bench
+from stationmaster.ops.doctor import checks
 from stationmaster.ops.home import Home, prepare
 from stationmaster.ops.settings import Config
 
@@ -108,6 +109,24 @@ def codex_login(context: typer.Context) -> None:
     """Logs in to Codex on this terminal and keeps the login in codex.home; --device-auth and the like are passed on."""
     _, loaded = _load()
     raise typer.Exit(login.login(wiring.codex_settings(loaded), env=config.environment(), args=context.args))
+
+
+@app.command()
+def doctor(
+    *,
+    as_json: _Json = False,
+    spend: Annotated[
+        bool, typer.Option("--spend", help="Also let the model answer once, which costs a little.")
+    ] = False,
+) -> None:
+    """Looks at the whole installation, changes nothing, and says of each part whether it works and what to do."""
+    logs.setup("error", "keyvalue")
+    healthy = checks.examine(
+        Home(config.home_path(_Given.home)),
+        lambda finding: typer.echo(finding.json() if as_json else finding.line()),
+        spend=spend,
+    )
+    raise typer.Exit(0 if healthy else 1)
 
 
 @app.command()

@@ -7,19 +7,23 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Self, TypeVar
 
+import structlog
+
 from stationmaster.agents.codex_app.settings import CodexSettings
 from stationmaster.command import Cmd, LedgerPort
 from stationmaster.errors import Stale, StationmasterError
-from stationmaster.gitea import codes, registry, store
+from stationmaster.gitea import actions, codes, registry, store
 from stationmaster.gitea.client import Forge, Moved, RepoRef
 from stationmaster.gitea.model import Repository, Task
 from stationmaster.gitea.settings import GiteaSettings, Station
 from stationmaster.ledger import lease as leases
 from stationmaster.ledger.lease import Lease
+from stationmaster.ledger.tx import Tx
 from stationmaster.workspaces.git import Author, Git, GitCredential
 from stationmaster.workspaces.paths import Layout
 
 T = TypeVar("T")
+_log = structlog.get_logger("stationmaster.gitea")
 
 
 @dataclass(slots=True)
@@ -126,3 +130,13 @@ class Hold:
             except (StationmasterError, TimeoutError):
                 continue
         self.lost.set()
+        try:
+            cmd = actions.command("lease.lost", self.task, f"worker:{self.lease.owner}")
+            await self._port.do(cmd, _renew_lost, self.lease)
+        except StationmasterError as error:
+            # It is lost all the same; whoever takes it next writes that it expired.
+            _log.warning("lease.renew_lost", task=self.task.id, error=str(error))
+
+
+def _renew_lost(tx: Tx, lease: Lease) -> None:
+    tx.event("lease.renew_lost", refs={"lease": lease.lease_id}, term=lease.term)

@@ -111,12 +111,17 @@ class Recovery:
         if task.state == "running" and answer is not None:
             if answer.kind == "question":
                 answer = await receipts.post(gear, task.id, answer.id, hold=None)
-            elif isinstance(await verify.look(gear, task), verify.Unknown) and self._may_wait(task.id):
+            elif await self._cannot_tell(task) and self._may_wait(task.id):
                 await gear.port.do(self._cmd(task, "recovery.wait"), _let_go, hold.lease)
                 return None
         return await gear.port.do(
             self._cmd(task, "recovery.settle"), _moved, task.id, hold.lease, gear.settings, unsaved
         )
+
+    async def _cannot_tell(self, task: Task) -> bool:
+        seen = await verify.look(self._gear, task)
+        # An answer that may still be on its way has a time of its own, which verification waits for.
+        return isinstance(seen, verify.Unknown) and seen.again_at is None
 
     def _may_wait(self, task_id: str) -> bool:
         self._looks[task_id] = self._looks.get(task_id, 0) + 1

@@ -78,6 +78,26 @@ def test_nothing_above_the_horizon_while_a_transaction_runs(ledger: Ledger) -> N
     assert [e.entity for e in ledger.read(history.page) if e.kind == "move"] == ["p1", "p2", "held", "p3"]
 
 
+def test_a_transaction_with_a_later_id_and_an_earlier_number_holds_the_horizon(
+    ledger: Ledger, settings: PostgresSettings
+) -> None:
+    ledger.do(cmd(), post, "p1")
+    by_hand = b"INSERT INTO command (name, actor, cause, args_hash, at, sealed) VALUES ('x', 'x', 'x', 'x', 1, 0)"
+    options = f"-c search_path={settings.schema}"
+    with (
+        psycopg.connect(settings.dsn, options=options) as older,
+        psycopg.connect(settings.dsn, options=options) as late,
+    ):
+        older.execute("SELECT pg_current_xact_id()")
+        late.execute(by_hand)
+        older.execute(by_hand)
+        older.commit()
+        # The later id is not in the snapshot's list of running ones: nothing above it has finished yet.
+        assert [e.seq for e in ledger.read(history.page)] == []
+        late.commit()
+    assert [e.seq for e in ledger.read(history.page)] == [1, 2, 3, 4]
+
+
 def test_an_equal_request_waits_and_reads_the_first_receipt(ledger: Ledger) -> None:
     held = Held(ledger, "r1")
     waiting = ledger.submit(cmd(dedupe="r1"), held._body, "held")

@@ -56,7 +56,7 @@ def prepare(settings: PostgresSettings, slices: Sequence[Slice], *, restore: boo
     if not _NAME.fullmatch(settings.schema):
         raise Invalid(f"{settings.schema!r} is no schema name.", code="invalid_config", hint="Set database.schema.")
     with connect(settings, settings.dsn) as running:
-        role = running.execute("SELECT current_user").fetchone()[0]  # type: ignore[index]
+        role = _role(running)
     with connect(settings, settings.owner_dsn or settings.dsn) as owner:
         try:
             with owner.transaction():
@@ -117,7 +117,7 @@ class PostgresEngine:
         with connect(self._settings, self._settings.dsn) as connection, connection.transaction():
             catalog = PostgresCatalog(connection, self._settings.schema)
             found = list(migrate.faults(catalog, slices))
-            role = connection.execute("SELECT current_user").fetchone()[0]  # type: ignore[index]
+            role = _role(connection)
             if catalog.owned_by(role):
                 found.append(f"The role {role} owns the tables it writes; let another role own and migrate them.")
             return found
@@ -194,6 +194,10 @@ class PostgresEngine:
             body.remember(session, self._doors, job, refusal)
         body.keep(session.commit)
         return value
+
+
+def _role(connection: Connection) -> str:
+    return str(connection.execute("SELECT current_user").fetchall()[0][0])
 
 
 def _conninfo(settings: PostgresSettings, dsn: str) -> str:

@@ -23,8 +23,8 @@ def eventually(probe: Callable[[], T], timeout: float = 20.0) -> T:
         time.sleep(_PAUSE)
 
 
-async def eventually_async(probe: Callable[[], Awaitable[T]], timeout: float = 20.0) -> T:  # noqa: ASYNC109
-    """Returns the first truthy answer of the coroutine function `probe` within the deadline."""
+async def eventually_async(probe: Callable[[], Awaitable[T]], timeout: float = 20.0) -> T:  # noqa: ASYNC109 - see above
+    """Does the same for a coroutine function; a timeout that cancelled it could not tell its last answer."""
     end = time.monotonic() + timeout
     while True:
         answer = await probe()

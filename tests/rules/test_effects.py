@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.rules.tree import PACKAGE, ROOT, TESTS, calls, name_of, parsed, short, sources, tracked
+from tests.rules.tree import PACKAGE, ROOT, TESTS, TOOLS, calls, name_of, parsed, short, sources, tracked
 
 # Git speaks to the forge's own hook through its environment, and the hook to the person who pushes by printing.
 HOOK = PACKAGE / "standins" / "forge" / "pre_receive.py"
@@ -21,6 +21,8 @@ SPEAKS = {
     PACKAGE / "control" / "cli.py",
     *(PACKAGE / "ops" / f"{name}.py" for name in ("main", "demo", "standin")),
 }
+EXCEPTION = re.compile(r"#\s*noqa\b")
+REASONED = re.compile(r"# noqa: [A-Z]+\d+(?:, [A-Z]+\d+)* - \w")
 FAULT = re.compile(r"[a-z_]+(\.[a-z_]+)+")
 PACKAGE_HOST = re.compile(r"https?://\S*(?:/simple\b|pypi|pythonhosted)|--(?:extra-)?index-url")
 
@@ -58,6 +60,17 @@ def test_fault_points_are_literal_and_unique() -> None:
             assert isinstance(argument, ast.Constant), f"{short(path)}:{call.lineno}: a point has a literal name"
             named[str(argument.value)] += 1
     assert not [name for name, count in named.items() if count > 1 or not FAULT.fullmatch(name)]
+
+
+def test_every_exception_to_a_rule_says_why() -> None:
+    silent = [
+        f"{short(path)}:{number}"
+        for path in sources(PACKAGE, TOOLS, TESTS)
+        if path != Path(__file__)
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if EXCEPTION.search(line) and not REASONED.search(line)
+    ]
+    assert not silent, "write `# noqa: RULE - reason`"
 
 
 @pytest.mark.parametrize("sleep", ["time.sleep", "asyncio.sleep", "anyio.sleep", "sleep"])

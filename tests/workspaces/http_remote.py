@@ -61,7 +61,7 @@ class _Handler(BaseHTTPRequestHandler):
     owner: HttpRemote
     protocol_version = "HTTP/1.1"
 
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is the base class's
         pass
 
     def do_GET(self) -> None:

@@ -10,6 +10,7 @@ import asyncio
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any
 
 import httpx
@@ -145,7 +146,7 @@ def refusal(status: int, words: str, path: str) -> StationmasterError:
     where = f"(GET {path}, status {status})"
     code = code_of(status)
     if status in (401, 403):
-        hint = "Check the bot's token and its scopes." if status == 401 else ""  # noqa: PLR2004
+        hint = "Check the bot's token and its scopes." if status == HTTPStatus.UNAUTHORIZED else ""
         return Denied(f"The forge refuses the bot{said} {where}.", code=code, hint=hint)
     if status in (404, 410):
         return NotFound(f"The forge does not show this to the bot{said} {where}.", code=codes.FORGE_NOT_FOUND)

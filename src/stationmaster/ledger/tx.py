@@ -117,7 +117,7 @@ class Tx(HotTx):
         self._session.birth(m, {"id": id, "state": state, "rev": 0, "verb": verb, "command": self.seq, **cols})
         self._count(1)
 
-    def move(self, m: Machine, id: str, verb: str, /, *, rev: int, **cols: Any) -> str:  # noqa: A002
+    def move(self, m: Machine, id: str, verb: str, /, *, rev: int, **cols: Any) -> str:  # noqa: A002 - likewise
         """Moves a guarded row that is at `rev` and returns its new state (K3).
 
         Raises NotFound when there is no such row, Stale (`version_conflict`) when it is past `rev`, and Illegal when

@@ -56,9 +56,9 @@ class Receiver:
                 self.end_headers()
                 self.wfile.write(text)
 
-            do_POST = do_GET = handle_any  # noqa: N815
+            do_POST = do_GET = handle_any  # noqa: N815 - the names are the base class's
 
-            def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - likewise
                 pass
 
         class Server(ThreadingHTTPServer):

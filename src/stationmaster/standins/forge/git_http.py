@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
 import subprocess
@@ -11,6 +10,7 @@ import sys
 import threading
 from collections import defaultdict
 from functools import cache
+from http import HTTPStatus
 from pathlib import Path
 
 from stationmaster.standins.forge import access, pre_receive
@@ -57,7 +57,7 @@ class GitHttp:
         try:
             caller = access.identify(self.store, request)
         except ApiError as error:
-            return _ask() if error.status == 401 else plain(error.status, error.message)  # noqa: PLR2004
+            return _ask() if error.status == HTTPStatus.UNAUTHORIZED else plain(error.status, error.message)
         refused = self._refusal(repo, caller, is_push=is_push)
         if refused is not None or repo is None:
             return refused
@@ -159,7 +159,7 @@ class GitHttp:
 @cache
 def _backend_path() -> str:
     folder = subprocess.run(["git", "--exec-path"], capture_output=True, text=True, check=True).stdout.strip()
-    return os.path.join(folder, "git-http-backend")  # noqa: PTH118
+    return str(Path(folder, "git-http-backend"))
 
 
 def _ask() -> Response:

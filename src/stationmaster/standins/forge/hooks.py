@@ -13,6 +13,7 @@ import sqlite3
 import threading
 import time
 import uuid
+from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlencode, urljoin, urlsplit
 
@@ -203,7 +204,7 @@ class Hooks:
         except (OSError, http.client.HTTPException, ValueError) as error:
             self._finish(delivery, "failed", {"status": 0, "headers": {}, "body": f"Delivery: {error}"})
             return
-        succeeded = response["status"] // 100 == 2  # noqa: PLR2004
+        succeeded = HTTPStatus.OK <= response["status"] < HTTPStatus.MULTIPLE_CHOICES
         self._finish(delivery, "delivered" if succeeded else "failed", response, succeeded=succeeded)
 
     def _finish(

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
+from http import HTTPStatus
 from typing import Any
 from urllib.parse import unquote
 
@@ -112,7 +113,7 @@ def answer(api: Api, routes: list[Route], request: Request) -> Response:
     try:
         return _answer(api, routes, request)
     except ApiError as error:
-        if error.status == 301:  # noqa: PLR2004
+        if error.status == HTTPStatus.MOVED_PERMANENTLY:
             return Response(301, b"", [("Location", error.message)])
         return as_error(error, api.views.base_url)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import Any
 
 from stationmaster.standins.forge import access
@@ -20,7 +21,7 @@ def find_issue(call: Call, name: str = "index", *, unknown: int = 404) -> Row:
     """Returns the issue of the path; what is unknown is 404, or 500 on the comment routes, as in Gitea."""
     sql = "SELECT * FROM issue WHERE repo_id=? AND number=?"
     issue = call.api.store.one(sql, call.repo["id"], call.id(name))
-    if issue is None and unknown == 404:  # noqa: PLR2004
+    if issue is None and unknown == HTTPStatus.NOT_FOUND:
         raise not_found()
     if issue is None:
         words = NO_ISSUE.format(repo=call.repo["id"], index=call.id(name))

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections import deque
+from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import TracebackType
@@ -198,7 +199,7 @@ class _Handler(BaseHTTPRequestHandler):
         finally:
             self.server.track(self.connection, is_open=False)
 
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is the base class's
         """Keeps standard error quiet; the request log is an admin verb."""
 
     def _handle(self) -> None:
@@ -211,11 +212,11 @@ class _Handler(BaseHTTPRequestHandler):
         except Dropped as dropped:
             self._drop(dropped.response)
             return
-        except Exception as error:  # noqa: BLE001 — a fault of the stand-in must show as such, not as a hang
+        except Exception as error:  # noqa: BLE001 - a fault of the stand-in must show as such, not as a hang
             response = plain(500, f"stand-in: {type(error).__name__}: {error}\n")
         self.wfile.write(self._head(response) + (b"" if self.command == "HEAD" else response.body))
 
-    do_GET = do_POST = do_PATCH = do_PUT = do_DELETE = do_HEAD = _handle  # noqa: N815
+    do_GET = do_POST = do_PATCH = do_PUT = do_DELETE = do_HEAD = _handle  # noqa: N815 - likewise
 
     def _body(self) -> bytes:
         if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
@@ -231,7 +232,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _head(self, response: Response) -> bytes:
         lines = [f"HTTP/1.1 {response.status} {self.responses.get(response.status, ('',))[0]}"]
         lines += [f"{name}: {value}" for name, value in response.headers]
-        if response.status != 204:  # noqa: PLR2004
+        if response.status != HTTPStatus.NO_CONTENT:
             lines.append(f"Content-Length: {len(response.body)}")
         lines += [f"Date: {self.date_time_string()}", "", ""]
         return "\r\n".join(lines).encode()
@@ -257,5 +258,6 @@ def main(port: int, folder: Path, faults: Path | None = None) -> None:
     for name in (signal.SIGTERM, signal.SIGINT):
         signal.signal(name, lambda *_: done.set())
     with Forge(folder, port, faults) as forge:
-        print(json.dumps({"event": "listening", "url": forge.url, "admin": forge.url + PREFIX}), flush=True)  # noqa: T201
+        where = {"event": "listening", "url": forge.url, "admin": forge.url + PREFIX}
+        print(json.dumps(where), flush=True)  # noqa: T201 - whoever started it reads where it listens
         done.wait()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
@@ -80,7 +81,7 @@ def as_error(error: ApiError, base_url: str) -> Response:
     if error.bare:
         return Response(error.status)
     body: dict[str, Any] = {"message": error.message, "url": base_url + SWAGGER_PATH}
-    if error.status == 404:  # noqa: PLR2004
+    if error.status == HTTPStatus.NOT_FOUND:
         body = {"errors": error.more.get("errors"), "message": error.message or "not found", "url": body["url"]}
     return as_json(error.status, body)
 

@@ -210,9 +210,9 @@ def unlisted(reader: Reader, limit: int = 100) -> list[str]:
 
 def reckon(tx: Tx, repository_id: str, now: int) -> None:
     """Moves a repository's place in the ready list to its next due task, or takes it off."""
-    # Whoever queues a task at this moment has the row, or waits for it and lists the repository again.
-    tx.one(Q.ready_locked, repository_id=repository_id)
-    if candidate(tx, repository_id, now) is not None:
+    # Whoever queues a task at this moment has the row, or waits for it and lists the repository again. Without a row
+    # there is nothing to move, and nothing that was locked.
+    if tx.one(Q.ready_locked, repository_id=repository_id) is None or candidate(tx, repository_id, now) is not None:
         return
     row = tx.one(Q.next_due, repository_id=repository_id, now=now)
     due = None if row is None else row["due"]

@@ -93,7 +93,8 @@ def published_line(sha: str, pull: int | None = None, branch: str = "") -> str:
 def not_published_line(code_or_reason: str, sha: str, language: Language = "en") -> str:
     """Writes why the work is not on the forge and where it is kept; a registered code is put into words."""
     reason = codes.text(code_or_reason, language) if codes.known(code_or_reason) else plain(code_or_reason)
-    return f"Not published: {reason}; work saved as {word(sha)}"
+    kept = f"; work saved as {word(sha)}" if sha else ""
+    return f"Not published: {reason}{kept}"
 
 
 def kept_aside_line(sha: str, branch: str) -> str:
@@ -111,6 +112,18 @@ def nested_line(paths: Sequence[str], limit: int = 5) -> str:
     shown = ", ".join(f"`{plain(path, 80).replace('`', '')}`" for path in paths[:limit])
     more = f" and {len(paths) - limit} more" if len(paths) > limit else ""
     return f"Saved as plain files (nested repository set aside): {shown}{more}" if paths else ""
+
+
+def pull_title(number: int, title: str) -> str:
+    """Writes the title of a pull request of ours from that of its issue; never one that the forge takes for a draft."""
+    return f"#{number}: {plain(title, 200)}" if title.strip() else f"#{number}"
+
+
+def pull_body(number: int, language: Language = "en") -> str:
+    """Writes the text of a pull request of ours: where it was asked for."""
+    if language == "zh":
+        return f"根据 #{number} 中的请求所做的更改。"
+    return f"Changes asked for in #{number}."
 
 
 def word(text: str, longest: int = 200) -> str:

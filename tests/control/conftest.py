@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,16 +12,18 @@ import httpx
 import pytest
 from starlette.applications import Starlette
 
+from stationmaster.clock import ManualClock
 from stationmaster.command import Cmd
 from stationmaster.control import operators, rest
 from stationmaster.control.commands import Site
 from stationmaster.control.dispatch import Dispatch
-from stationmaster.control.machine import OPERATOR_KEY
 from stationmaster.control.registry import COMMANDS
 from stationmaster.control.server import Server, bind_tcp, bind_unix
-from stationmaster.ledger.ledger import Ledger, Slice
+from stationmaster.ledger.ledger import Ledger
+from stationmaster.ops.wiring import SLICES
+from tests.gitea.rig import SETTINGS, Rig
 
-CONTROL = Slice("control", "stationmaster.control", machines=(OPERATOR_KEY,))
+CONTROL = next(part for part in SLICES if part.name == "control")
 WEBHOOK_LIMIT = 2048
 
 
@@ -59,7 +61,7 @@ class Running:
 
 @pytest.fixture
 async def running(ledger_factory: Callable[..., Ledger], tmp_path: Path) -> AsyncIterator[Running]:
-    ledger = ledger_factory([CONTROL])
+    ledger = ledger_factory(SLICES)
     port = Dispatch(ledger, threads=2)
     web, unix = bind_tcp("127.0.0.1", 0), bind_unix(tmp_path / "c.sock")
     host, number = web.getsockname()
@@ -76,6 +78,14 @@ async def running(ledger_factory: Callable[..., Ledger], tmp_path: Path) -> Asyn
         listener.close()
 
 
+@pytest.fixture
+def rig(running: Running, tmp_path: Path, clock: ManualClock) -> Iterator[Rig]:
+    """Brings tasks about in the ledger of the running door."""
+    made = Rig(running.ledger, tmp_path / "ledger.db", clock)
+    yield made
+    made.close()
+
+
 def _app(door: Running) -> Starlette:
     async def handle(delivery: rest.Delivery) -> rest.Reply:
         door.deliveries.append(delivery)
@@ -88,4 +98,6 @@ def _app(door: Running) -> Starlette:
     def wake() -> None:
         door.woken += 1
 
-    return rest.app(Site(door.port, wake), COMMANDS, rest.Webhook(handle, too_large, WEBHOOK_LIMIT), lambda: True)
+    return rest.app(
+        Site(door.port, wake, SETTINGS), COMMANDS, rest.Webhook(handle, too_large, WEBHOOK_LIMIT), lambda: True
+    )

@@ -61,7 +61,7 @@ async def test_the_chain_is_told_in_order_with_its_ids(running: Running) -> None
 async def test_moves_are_events_with_both_states(running: Running) -> None:
     await _fill(running)
     [event] = await _events(running, taskId="task-2", action="operator_key.")
-    assert (event["action"], event["fromState"], event["toState"]) == ("operator_key.add", "", "active")
+    assert (event["action"], event["fromState"], event["toState"]) == ("operator_key.add", None, "active")
     assert event["metadata"]["stateVersion"] == 0
     assert event["actor"] == "admin:ann"
 

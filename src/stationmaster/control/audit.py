@@ -179,7 +179,7 @@ def _event(entry: Entry, refs: Mapping[str, list[str]]) -> dict[str, Any]:
         "action": action_of(entry),
         "actor": entry.actor,
         "cause": entry.cause,
-        "fromState": entry.from_state,
+        "fromState": entry.from_state or None,
         "toState": entry.to_state,
         "intentId": None if entry.intent is None else f"event-{entry.intent}",
         "outcome": entry.outcome,

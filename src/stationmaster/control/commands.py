@@ -17,6 +17,7 @@ import msgspec
 from stationmaster.command import LedgerPort
 from stationmaster.control.grants import Read
 from stationmaster.errors import Bug
+from stationmaster.gitea.settings import GiteaSettings
 
 Method = Literal["GET", "POST"]
 Text = Annotated[str, msgspec.Meta(min_length=1, max_length=500)]
@@ -28,6 +29,10 @@ class Input(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """The base of every input: camelCase on the wire, nothing unknown."""
 
 
+class Nothing(Input, frozen=True, kw_only=True):
+    """No input."""
+
+
 class Request(Input, frozen=True, kw_only=True):
     """A change asked for by a person: repeated with the same id it has no second effect (GW-R-223, GW-R-224)."""
 
@@ -37,10 +42,12 @@ class Request(Input, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """What handlers work on: the ledger, and a bell for the loops that should look at once."""
+    """What handlers work on: the ledger, a bell for the loops that should look at once, and the forge's settings."""
 
     port: LedgerPort
     wake: Callable[[], None]
+    # None while no forge is configured.
+    gitea: GiteaSettings | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import msgspec
 from stationmaster.clock import iso
 from stationmaster.command import Cmd
 from stationmaster.control import operators
-from stationmaster.control.commands import Answer, Input, Site, Text, command
+from stationmaster.control.commands import Answer, Input, Nothing, Site, Text, command
 from stationmaster.control.grants import Own
 
 _PATH = "/api/stationmaster/operators"
@@ -31,10 +31,6 @@ class Named(Input, frozen=True, kw_only=True):
     """A key by its name."""
 
     name: Name
-
-
-class Nothing(Input, frozen=True, kw_only=True):
-    """No input."""
 
 
 @command("operator.add", "POST", _PATH, cli="operator add")

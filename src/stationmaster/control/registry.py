@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from stationmaster.control import audit, keys
+from stationmaster.control import audit, keys, look
 from stationmaster.control.commands import Command
 
 COMMANDS: tuple[Command[Any, Any], ...] = (
+    look.overview,
+    look.tasks,
+    look.task,
+    look.repositories,
     audit.audit,
     keys.add,
     keys.every,

@@ -28,6 +28,7 @@ _PACKAGE = "openai-codex-cli-bin"
 _VERSION_S = 15.0
 _THREAD_S = 60.0
 TURN_S = 180.0
+_ACCOUNTS = {"chatgpt": "the stored ChatGPT login", "api_key": "the stored API key", "none": "no account of its own"}
 _ASKED = "This is a check of the installation. Do not use any tool. Answer with the single word: ready"
 
 
@@ -112,7 +113,7 @@ def _account(config: Config) -> str:
         return f"the key of {config.codex.api_key.ref}"
     if config.codex.config.get("model_provider"):
         return f"the provider {config.codex.config['model_provider']!s}"
-    return codex_login.login_status(wiring.codex_settings(config)).words
+    return _ACCOUNTS[codex_login.login_status(wiring.codex_settings(config)).account]
 
 
 def _spec(config: Config, folder: Path, own: Path) -> RunSpec:

@@ -17,7 +17,7 @@ _MEND = "Mend it there and run doctor again: what depends on it was left out."
 _README = "Set gitea.base_url, gitea.token_ref and gitea.webhook_secret_ref; README.md says how."
 _HOST = "Look at the machine's log; a disk or a network folder may hang."
 _STORE = "Look at the database settings and the disk."
-_CODEX = "See the lines about bubblewrap and codex first."
+_CODEX = "See the lines about home, bubblewrap and codex first."
 _FORGE = "See the line about the forge first."
 
 

@@ -17,6 +17,7 @@ import httpx
 
 from stationmaster import bubblewrap
 from stationmaster.control.server import short
+from stationmaster.errors import StationmasterError
 from stationmaster.ops.doctor.report import Finding, fail, ok, warn
 from stationmaster.ops.home import Home
 from stationmaster.ops.settings import Config
@@ -30,6 +31,7 @@ _SAMPLE_S = 0.3
 _STEP_S = 0.1
 _EARLIEST = 1_735_689_600
 _SOCKET_WAIT_S = 5.0
+_GIT_S = 10.0
 _LISTENING = "0A"
 _NAMESPACES = (
     "Install the package bubblewrap, and allow unprivileged user namespaces "
@@ -217,11 +219,16 @@ def box() -> Iterator[Finding]:
 def git() -> Iterator[Finding]:
     """Tells whether git is there and new enough, as the product runs it."""
     wanted = ".".join(map(str, LEAST_VERSION))
-    with tempfile.TemporaryDirectory(prefix="stationmaster-doctor-") as folder:
-        found = Git(timeout_s=10, lock_wait_s=0, home=Path(folder)).version()
+    advice = f"Install git {wanted} or newer, and bubblewrap, in which it runs."
+    try:
+        with tempfile.TemporaryDirectory(prefix="stationmaster-doctor-") as folder:
+            found = Git(timeout_s=_GIT_S, lock_wait_s=0, home=Path(folder)).version()
+    except StationmasterError as error:
+        yield fail("git", error.message, advice)
+        return
     said = ".".join(map(str, found))
     if found[:2] < LEAST_VERSION:
-        yield fail("git", f"git is version {said}.", f"Install git {wanted} or newer.")
+        yield fail("git", f"git is version {said}.", advice)
     else:
         yield ok("git", f"git {said} is there; {wanted} is needed.")
 

@@ -90,6 +90,9 @@ def _look(check: Check, found: SimpleQueue[Finding | None]) -> None:
         found.put(_unforeseen(check.name, error))
     except StationmasterError as error:
         found.put(fail(check.name, error.message, error.hint or check.hint))
+    except OSError as error:
+        place = error.filename or "A file or connection"
+        found.put(fail(check.name, f"{place} cannot be used: {error.strerror or type(error).__name__}.", check.hint))
     except Exception as error:  # noqa: BLE001 - one check must not take the others with it
         found.put(_unforeseen(check.name, error))
     finally:

@@ -151,9 +151,13 @@ def test_references_are_read_where_they_point_and_only_then(
     assert loaded.gitea.webhook_secret_ref.reveal() == "hook-secret"
 
 
-def test_what_the_daemon_still_needs_is_named(home: Home) -> None:
-    with pytest.raises(Invalid, match=r"gitea.base_url, gitea.token_ref, gitea.webhook_secret_ref are not set in"):
-        config.require_gitea(config.load(home))
+def test_a_forge_is_configured_whole_or_not_at_all(home: Home) -> None:
+    nothing = config.load(home)
+    config.check_secrets(nothing)
+    assert not config.has_forge(nothing)
+    half = _load(home, "[gitea]\nbase_url = 'http://gitea:3000'")
+    with pytest.raises(Invalid, match=r"gitea.token_ref, gitea.webhook_secret_ref are not set in"):
+        config.check_secrets(half)
 
 
 def test_an_empty_webhook_secret_is_refused(home: Home, tmp_path: Path) -> None:
@@ -168,7 +172,7 @@ def test_an_empty_webhook_secret_is_refused(home: Home, tmp_path: Path) -> None:
     assert loaded.gitea.base_url == "http://gitea:3000"
     assert loaded.gitea.host_ref == "gitea"
     with pytest.raises(Invalid, match=r"gitea.webhook_secret_ref refers to an empty secret"):
-        config.require_gitea(loaded)
+        config.check_secrets(loaded)
 
 
 def test_the_effective_configuration_can_be_read_again(home: Home, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from subprocess import CompletedProcess
 import httpx
 
 from tests.ops.conftest import CONFIG, SECRETS, Daemon
+from tests.support import eventually
 
 Start = Callable[..., Daemon]
 Run = Callable[..., CompletedProcess[str]]
@@ -19,7 +20,7 @@ def test_a_daemon_says_where_it_is_and_stops_in_order(start: Start, home: Path) 
     daemon = start()
     assert daemon.ready["ready"] is True
     assert daemon.ready["home"] == str(home)
-    assert httpx.get(f"{daemon.url}/readyz", trust_env=False).json() == {"status": "ready"}
+    assert httpx.get(f"{daemon.url}/readyz", trust_env=False).json()["status"] == "ready"
     status, log = daemon.stop()
     assert status == 0
     assert "daemon.stopped" in log
@@ -38,6 +39,26 @@ def test_the_command_line_goes_through_the_daemon_that_holds_the_home(start: Sta
     # Without a daemon the same words work on the same ledger.
     listed = json.loads(run("operator", "list", "--json").stdout)["operators"]
     assert [(row["name"], row["state"]) for row in listed] == [("ann", "revoked")]
+
+
+def test_without_a_forge_it_runs_and_says_that_nothing_will_happen(start: Start, home: Path) -> None:
+    (home / "stationmaster.toml").write_text("[web]\nport = 0")
+    daemon = start()
+    assert httpx.post(f"{daemon.url}/api/gitea/webhook", json={}, trust_env=False).status_code == 404
+    status, log = daemon.stop()
+    assert status == 0
+    assert len([line for line in log.splitlines() if "forge.none" in line]) == 1
+
+
+def test_whether_runs_are_refused_is_told_with_the_readiness(start: Start, home: Path) -> None:
+    nothing = home / "codex-is-not-here"
+    (home / "stationmaster.toml").write_text(f'{CONFIG}[codex]\ncommand = "{nothing}"')
+    daemon = start()
+    address = f"{daemon.url}/readyz"
+    said = eventually(lambda: "sandbox" in str(httpx.get(address, trust_env=False).json().get("runsRefused")))
+    assert said
+    assert httpx.get(address, trust_env=False).status_code == 200
+    assert "agents.refused" in daemon.stop()[1]
 
 
 def test_a_second_daemon_on_one_home_is_refused_with_one_sentence(start: Start, run: Run, home: Path) -> None:

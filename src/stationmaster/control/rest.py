@@ -60,12 +60,19 @@ class Webhook:
 
 
 def app(
-    site: Site, commands: Sequence[Command[Any, Any]], webhook: Webhook | None, ready: Callable[[], bool]
+    site: Site,
+    commands: Sequence[Command[Any, Any]],
+    webhook: Webhook | None,
+    ready: Callable[[], bool],
+    runs_refused: Callable[[], str | None] = lambda: None,
 ) -> Starlette:
-    """Builds the app; without `webhook` (a command line that works alone) no delivery is taken."""
+    """Builds the app; without `webhook` (a command line that works alone) no delivery is taken.
+
+    `runs_refused` says why no agent may run here; it is shown with the readiness, which does not depend on it.
+    """
     routes = [_route(site, command) for command in commands]
     routes.append(Route("/healthz", _guarded(_health), methods=["GET"]))
-    routes.append(Route("/readyz", _guarded(_readiness(site.port, ready)), methods=["GET"]))
+    routes.append(Route("/readyz", _guarded(_readiness(site.port, ready, runs_refused)), methods=["GET"]))
     if webhook is not None:
         routes.append(Route("/api/gitea/webhook", _guarded(_webhook(webhook)), methods=["POST"]))
     return Starlette(routes=routes, exception_handlers={404: _no_route, 405: _no_method})
@@ -180,12 +187,13 @@ async def _health(_request: Request) -> Response:
     return _json({"status": "alive"})
 
 
-def _readiness(port: LedgerPort, ready: Callable[[], bool]) -> Endpoint:
+def _readiness(port: LedgerPort, ready: Callable[[], bool], runs_refused: Callable[[], str | None]) -> Endpoint:
     async def endpoint(_request: Request) -> Response:
         if not ready():
             return _json({"status": "starting"}, 503)
         await port.read(operators.every)
-        return _json({"status": "ready"})
+        reason = runs_refused()
+        return _json({"status": "ready"} | ({} if reason is None else {"runsRefused": reason}))
 
     return endpoint
 

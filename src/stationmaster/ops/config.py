@@ -85,15 +85,24 @@ def build(home: Home, given: Mapping[str, Any]) -> Config:
     return config
 
 
-def require_gitea(config: Config) -> None:
-    """Raises Invalid naming what `stationmaster up` still needs, and proves that every secret can be read."""
-    needed = {
+def _forge_keys(config: Config) -> dict[str, object]:
+    return {
         "gitea.base_url": config.gitea.base_url,
         "gitea.token_ref": config.gitea.token_ref,
         "gitea.webhook_secret_ref": config.gitea.webhook_secret_ref,
     }
+
+
+def has_forge(config: Config) -> bool:
+    """Tells whether a forge is configured; `check_secrets` refuses one that is configured by half."""
+    return all(_forge_keys(config).values())
+
+
+def check_secrets(config: Config) -> None:
+    """Raises Invalid for a forge that is configured by half, and proves that every secret can be read."""
+    needed = _forge_keys(config)
     missing = [key for key, value in needed.items() if not value]
-    if missing:
+    if missing and len(missing) < len(needed):
         listed = ", ".join(missing)
         raise Invalid(
             f"{listed} {'is' if len(missing) == 1 else 'are'} not set in {config.source}.",

@@ -21,10 +21,15 @@ from stationmaster import ids
 from stationmaster.clock import SystemClock
 from stationmaster.control import rest
 from stationmaster.control.commands import Site
+from stationmaster.control.dispatch import Dispatch
 from stationmaster.control.registry import COMMANDS
 from stationmaster.control.server import Server, bind_tcp, bind_unix
+from stationmaster.gitea.settings import Station
+from stationmaster.gitea.webhook import Webhook
 from stationmaster.ledger import lease
+from stationmaster.ops import config as configuration
 from stationmaster.ops import wiring
+from stationmaster.ops.duties import Duties
 from stationmaster.ops.home import Home, locked, worker_id
 from stationmaster.ops.settings import Config
 
@@ -39,6 +44,7 @@ class Address:
     socket: str
     home: str
     pid: int
+    forge: str
 
 
 def run(home: Home, config: Config, announce: Callable[[Address], None]) -> None:
@@ -54,26 +60,70 @@ def run(home: Home, config: Config, announce: Callable[[Address], None]) -> None
 async def _serve(
     home: Home, config: Config, web: socket.socket, control: socket.socket, announce: Callable[[Address], None]
 ) -> None:
-    stop = asyncio.Event()
-    incarnation = ids.new("inc")
-    worker = worker_id(home)
     ledger = wiring.open_ledger(config, home, SystemClock())
     port = wiring.daemon_port(ledger)
     try:
-        # Under the home's lock: this is what proves every earlier process of this worker dead (K5).
-        await port.hot(lease.register_worker, worker, incarnation)
-        app = rest.app(Site(port, wake=lambda: None), COMMANDS, webhook=None, ready=lambda: True)
-        servers = [Server(app, web), Server(app, control)]
-        with _signals(stop):
-            async with asyncio.TaskGroup() as group:
-                for server in servers:
-                    group.create_task(server.run_until(stop))
-                announce(_address(home, web))
-                _log.info("daemon.ready", worker=worker, incarnation=incarnation)
-        _log.info("daemon.stopped", worker=worker)
+        async with contextlib.AsyncExitStack() as stack:
+            worker, incarnation = worker_id(home), ids.new("inc")
+            # Under the home's lock: this is what proves every earlier process of this worker dead (K5).
+            await port.hot(lease.register_worker, worker, incarnation)
+            house = _House(home, config, port)
+            if configuration.has_forge(config):
+                await house.take_up(wiring.station(config, home, worker, incarnation), stack)
+            else:
+                _log.warning(
+                    "forge.none", words="No forge is configured: there is no webhook and nothing is worked on."
+                )
+            with _signals(house.stop):
+                await house.run(web, control, lambda: announce(_address(home, config, web)))
+            _log.info("daemon.stopped", worker=worker)
     finally:
         port.close()
         ledger.close()
+
+
+class _House:
+    """Everything that runs in the event loop: the two servers, and the duties when there is a forge."""
+
+    def __init__(self, home: Home, config: Config, port: Dispatch) -> None:
+        self.stop = asyncio.Event()
+        self._home = home
+        self._config = config
+        self._port = port
+        self._duties: Duties | None = None
+        self._door: rest.Webhook | None = None
+
+    async def take_up(self, station: Station, stack: contextlib.AsyncExitStack) -> None:
+        """Builds what works on the forge's mentions."""
+        config = self._config
+        gear = wiring.gear(config, self._home, self._port, station)
+        await stack.enter_async_context(gear.forge)
+        webhook = Webhook(self._port, gear.settings)
+        self._duties = Duties(gear, webhook, self._home, dead_after_s=config.worker.dead_after_s)
+        self._door = wiring.webhook_door(webhook, self._duties.wake, config.web.webhook_max_bytes)
+        _log.info("forge.configured", forge=gear.settings.base_url, bot=gear.settings.bot_login, runs=station.max_runs)
+
+    async def run(self, web: socket.socket, control: socket.socket, ready: Callable[[], None]) -> None:
+        """Serves and works until `stop` is set; the servers answer until the last run is over."""
+        over = asyncio.Event()
+        site = Site(self._port, wake=self._wake)
+        app = rest.app(site, COMMANDS, self._door, lambda: not self.stop.is_set(), self._refused)
+        async with asyncio.TaskGroup() as group:
+            for server in (Server(app, web), Server(app, control)):
+                group.create_task(server.run_until(over))
+            ready()
+            _log.info("daemon.ready")
+            try:
+                await (self.stop.wait() if self._duties is None else self._duties.run(self.stop))
+            finally:
+                over.set()
+
+    def _wake(self) -> None:
+        if self._duties is not None:
+            self._duties.wake()
+
+    def _refused(self) -> str | None:
+        return None if self._duties is None else self._duties.refused
 
 
 @contextlib.contextmanager
@@ -95,7 +145,7 @@ def _signals(stop: asyncio.Event) -> Iterator[None]:
             loop.remove_signal_handler(number)
 
 
-def _address(home: Home, web: socket.socket) -> Address:
+def _address(home: Home, config: Config, web: socket.socket) -> Address:
     host, port = web.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
-    return Address(f"http://{shown}:{port}", str(home.socket), str(home.path), os.getpid())
+    return Address(f"http://{shown}:{port}", str(home.socket), str(home.path), os.getpid(), config.gitea.base_url)

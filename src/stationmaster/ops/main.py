@@ -82,14 +82,15 @@ def up(*, as_json: _Json = False) -> None:
     """Runs Stationmaster in the foreground until it is told to stop."""
     home, loaded = _load()
     logs.setup(loaded.log.level, loaded.log.format)
-    config.require_gitea(loaded)
+    config.check_secrets(loaded)
     config.arm_faults()
 
     def announce(address: daemon.Address) -> None:
         if as_json:
             typer.echo(json.dumps({"ready": True, **dataclasses.asdict(address)}))
         else:
-            typer.echo(f"Stationmaster is ready.\n  webhook  {address.web}/api/gitea/webhook")
+            webhook = f"{address.web}/api/gitea/webhook" if address.forge else f"none: {loaded.source} names no forge"
+            typer.echo(f"Stationmaster is ready.\n  webhook  {webhook}")
             typer.echo(f"  control  {address.socket}\n  home     {address.home}")
         sys.stdout.flush()
 
@@ -127,6 +128,14 @@ def doctor(
         spend=spend,
     )
     raise typer.Exit(0 if healthy else 1)
+
+
+@app.command()
+def demo(*, keep: Annotated[bool, typer.Option("--keep", help="Stay up afterwards until Ctrl-C.")] = False) -> None:
+    """Shows the whole life of a mention with a forge and a model of its own; needs no account and leaves nothing."""
+    from stationmaster.ops.demo import story  # noqa: PLC0415 - the stand-ins are loaded only to be used
+
+    raise typer.Exit(story.play(typer.echo, keep=keep))
 
 
 @app.command()

@@ -1,0 +1,141 @@
+"""The daemon's background work on one forge: what runs, in which order it begins, and how it ends.
+
+Recovery looks once and the isolation of agents is tried before anything is claimed. At the end nothing new is claimed,
+running turns are stopped and their trees saved within a bounded time; what is not done by then is recovery's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import structlog
+
+from stationmaster.agents.codex_app.probe import probe
+from stationmaster.clock import SystemClock
+from stationmaster.errors import Stale, StationmasterError
+from stationmaster.gitea import codes
+from stationmaster.gitea.gear import Gear
+from stationmaster.gitea.receipts import Relay
+from stationmaster.gitea.recovery import Recovery
+from stationmaster.gitea.scheduler import Scheduler
+from stationmaster.gitea.webhook import Webhook
+from stationmaster.ledger import lease
+from stationmaster.ops.home import Home
+from stationmaster.ops.loop import Loop
+
+_SCHEDULER_REST_S = 1.0
+_RECOVERY_REST_S = 3.0
+_RELAY_REST_S = 2.0
+_BOT_REST_S = 60.0
+_MOST_SEEN_REST_S = 30.0
+# Long enough for an interrupted turn to end and its tree to be committed; the unit file allows a minute for all.
+_CLOSE_S = 40.0
+
+_log = structlog.get_logger(__name__)
+
+
+class Duties:
+    """The loops of one worker; made inside the event loop that runs them."""
+
+    def __init__(self, gear: Gear, webhook: Webhook, home: Home, *, dead_after_s: float) -> None:
+        self._gear = gear
+        self._webhook = webhook
+        self._home = home
+        self._clock = SystemClock()
+        self._refused: str | None = "It is being tried whether agents can be isolated here."
+        self._walls_stand = False
+        self._scheduler = Scheduler(gear, unfit=self._unfit)
+        self._recovery = Recovery(gear, busy=lambda: self._scheduler.task_ids)
+        self._relay = Relay(gear)
+        self._scheduling = Loop("scheduler", lambda: self._scheduler.tick(self._clock.now()), rest_s=_SCHEDULER_REST_S)
+        recovery_rest_s = min(_RECOVERY_REST_S, gear.settings.ttl_s / 2)
+        seen_rest_s = min(_MOST_SEEN_REST_S, dead_after_s / 4)
+        self._recovering = Loop("recovery", lambda: self._recovery.tick(self._clock.now()), rest_s=recovery_rest_s)
+        self._others = (
+            Loop("relay", lambda: self._relay.tick(self._clock.now()), rest_s=_RELAY_REST_S),
+            Loop("worker", self._say_alive, rest_s=seen_rest_s),
+            Loop("bot", self._ask_who_we_are, rest_s=_BOT_REST_S),
+        )
+
+    @property
+    def refused(self) -> str | None:
+        """Why no run may start on this machine, as a sentence, or None."""
+        return self._refused
+
+    def wake(self) -> None:
+        """Says that something may be claimable, or that somebody wants a run to stop."""
+        self._scheduling.wake()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Works until `stop` is set, then ends what is under way."""
+        tasks = [asyncio.create_task(loop.run(stop), name=loop.name) for loop in self._others]
+        tasks.append(asyncio.create_task(self._work(stop), name="work"))
+        try:
+            await asyncio.wait({asyncio.create_task(stop.wait()), *tasks}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            await self._close(tasks)
+
+    async def _work(self, stop: asyncio.Event) -> None:
+        await asyncio.gather(self._prove_walls(), self._first_look())
+        await asyncio.gather(self._scheduling.run(stop), self._recovering.run(stop))
+
+    async def _first_look(self) -> None:
+        # A claim leaves alone what recovery has not settled, so a look that fails must not end the daemon.
+        try:
+            await self._recovery.tick(self._clock.now())
+        except Exception as error:  # noqa: BLE001 - the loop looks again
+            _log.warning("recovery.postponed", error=str(error), exc_info=error)
+
+    async def _close(self, tasks: list[asyncio.Task[None]]) -> None:
+        try:
+            async with asyncio.timeout(_CLOSE_S):
+                await self._scheduler.close()
+                await asyncio.wait(tasks)
+                await self._relay.close()
+        except TimeoutError:
+            _log.warning("daemon.left_to_recovery", tasks=sorted(self._scheduler.task_ids))
+        except StationmasterError as error:
+            _log.warning("daemon.left_to_recovery", error=str(error))
+        for task in tasks:
+            task.cancel()
+        for ended in await asyncio.gather(*tasks, return_exceptions=True):
+            if isinstance(ended, Exception):
+                raise ended
+
+    # The isolation of agents
+
+    async def _prove_walls(self) -> None:
+        began = time.monotonic()
+        self._home.scratch.mkdir(mode=0o700, exist_ok=True)
+        mode = self._gear.station.isolation
+        try:
+            reason = await self._gear.port.off(probe, self._gear.codex, self._home.scratch, mode=mode)
+        except (StationmasterError, OSError) as error:
+            reason = f"The isolation of agents could not be tried: {error}"
+        self._refused = reason
+        self._walls_stand = reason is None
+        if reason is None:
+            _log.info("agents.isolated", mode=mode, seconds=round(time.monotonic() - began, 2))
+        else:
+            _log.error("agents.refused", reason=reason)
+
+    def _unfit(self) -> str | None:
+        return None if self._walls_stand else codes.ISOLATION_UNAVAILABLE
+
+    # Small duties
+
+    async def _say_alive(self) -> int:
+        station = self._gear.station
+        try:
+            await self._gear.port.hot(lease.seen_worker, station.worker_id, station.incarnation)
+        except Stale:
+            # The home's lock makes this impossible but for a copied home; whoever came later is right.
+            _log.error("worker.superseded", worker=station.worker_id)
+        return 0
+
+    async def _ask_who_we_are(self) -> int:
+        if self._webhook.bot_id is None:
+            self._webhook.bot_id = await self._gear.bot_id()
+            _log.info("forge.reached", bot=self._gear.settings.bot_login, bot_id=self._webhook.bot_id)
+        return 0

@@ -181,7 +181,7 @@ def _close_intents(tx: Tx, task: Task, run: Run | None) -> None:
 
     Comments are not among them: their own channel reads them back.
     """
-    for subject in filter(None, (task.id, run and run.id)):
+    for subject in (task.id, *((run.id,) if run else ())):
         for intent in history.open_intents(tx, subject=subject):
             tx.result(intent.seq, "unknown", refs=actions.refs(task), recovery="looked_at_again_by_the_next_run")
 

@@ -83,7 +83,7 @@ class Recovery:
         await prepare.reclaim(gear, task)
         unsaved = None
         if run is not None and run.state == "started":
-            unsaved = await self._save(task, run)
+            unsaved = await self._save(hold, run)
         faults.point("recovery.saved")
         moved = await self._move(hold, run, unsaved)
         if moved is None:
@@ -95,12 +95,15 @@ class Recovery:
         self._looks.pop(task.id, None)
         return 1
 
-    async def _save(self, task: Task, run: Run) -> str | None:
+    async def _save(self, hold: Hold, run: Run) -> str | None:
+        task = hold.task
         try:
             place = await prepare.standing(self._gear, task)
             if place is not None:
-                await publish.save(self._gear, task, run.id, place, "interrupted")
+                await publish.save(self._gear, task, run.id, place, "interrupted", hold=hold)
         except StationmasterError as error:
+            if error.code == codes.LEASE_LOST:
+                raise
             _log.warning("task.tree_not_saved", task=task.id, run=run.id, error=str(error))
             return codes.WORKSPACE_SAVE_FAILED
         return None

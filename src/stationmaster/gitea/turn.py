@@ -139,8 +139,10 @@ class _Work:
         await self._hold.check()
         failed = None
         try:
-            saved = await publish.save(self._gear, self._task, run_id, place, ended.how)
+            saved = await publish.save(self._gear, self._task, run_id, place, ended.how, hold=self._hold)
         except StationmasterError as error:
+            if error.code == codes.LEASE_LOST:
+                raise
             failed, saved = codes.WORKSPACE_SAVE_FAILED, None
             _log.warning("task.tree_not_saved", task=self._task.id, run=run_id, error=str(error))
         faults.point("turn.saved")

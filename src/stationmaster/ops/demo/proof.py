@@ -8,18 +8,19 @@ from collections.abc import Iterator
 from typing import Any
 
 from stationmaster.gitea import marker
-from stationmaster.ops.demo.stage import REPO, Stage
+from stationmaster.ops.demo.stage import CHECKED, REPO, Stage
 
 Json = dict[str, Any]
+Chain = dict[str, list[str]]
 
 _HIDDEN = re.compile(r"<!--.*?-->", re.DOTALL)
 _CHAIN = ("deliveryId", "taskId", "sessionKey", "threadId", "turnId", "commentId")
 
 
-def wrong(stage: Stage, tasks: list[Json]) -> Iterator[str]:
+def wrong(stage: Stage, tasks: list[Json], chains: list[Chain]) -> Iterator[str]:
     """Yields a sentence for each promise that was not kept; `tasks` are the change and the question, as shown."""
-    for found in tasks:
-        yield from _task(stage, found)
+    for found, chain in zip(tasks, chains, strict=True):
+        yield from _task(stage, found, chain)
     yield from _work(stage, *tasks)
     said = [each for each in stage.admin.comments(REPO, stage.issue) if each["user"]["id"] == stage.bot_id]
     expected = 2 * len(tasks)
@@ -27,7 +28,7 @@ def wrong(stage: Stage, tasks: list[Json]) -> Iterator[str]:
         yield f"The bot wrote {len(said)} comments instead of {expected}."
 
 
-def _task(stage: Stage, found: Json) -> Iterator[str]:
+def _task(stage: Stage, found: Json, chain: Chain) -> Iterator[str]:
     task = found["task"]
     task_id = task["taskId"]
     if task["state"] != "succeeded":
@@ -47,13 +48,14 @@ def _task(stage: Stage, found: Json) -> Iterator[str]:
         yield f"Task {task_id} has {len(answers)} answers at the forge instead of one."
     elif answer_id(found) != answers[0]:
         yield f"Task {task_id} says that its answer is comment {answer_id(found)}, the forge has {answers[0]}."
-    chain = proof_chain(stage, task_id)
     missing = [name for name in _CHAIN if not chain.get(name)]
     if missing:
         yield f"The audit of task {task_id} does not hold {', '.join(missing)}."
 
 
 def _work(stage: Stage, change: Json, question: Json) -> Iterator[str]:
+    if CHECKED not in "".join(output for each in stage.model.requests for output in each["outputs"]):
+        yield "The agent's own check of its work did not run."
     branches = stage.admin.branches(REPO)
     branch = published(change)
     if branch is None:
@@ -85,13 +87,13 @@ def answer_id(found: Json) -> int | None:
     return proven[0]["commentId"] if len(proven) == 1 else None
 
 
-def proof_chain(stage: Stage, task_id: str) -> dict[str, list[str]]:
+def proof_chain(stage: Stage, task_id: str) -> Chain:
     """Returns the ids that `stationmaster audit --task` finds in the history, empty when it finds none."""
     done = stage.product.command_line("audit", "--task", task_id, "--json")
     if done.returncode != 0:
         return {}
     last = done.stdout.strip().splitlines()[-1]
-    chain: dict[str, list[str]] = json.loads(last).get("chain", {})
+    chain: Chain = json.loads(last).get("chain", {})
     return chain
 
 

@@ -20,10 +20,11 @@ BOT = "ccweb-bot"
 PERSON = "maria"
 OWNER = "acme"
 REPO = "acme/greeter"
+CHECKED = "all greetings are right"
 _FILES = {
     "README.md": "# Greeter\n\n`sh greet.sh NAME` greets somebody.\n",
     "greet.sh": '#!/bin/sh\n# Greets somebody by name.\necho "Hello, ${1:-world}!"\n',
-    "test.sh": '#!/bin/sh\nset -e\ntest "$(sh greet.sh Ada)" = "Hello, Ada!"\necho "all greetings are right"\n',
+    "test.sh": f'#!/bin/sh\nset -e\ntest "$(sh greet.sh Ada)" = "Hello, Ada!"\necho "{CHECKED}"\n',
 }
 _TITLE = "Greetings are too quiet"
 _BODY = "At the fair nobody hears `greet.sh`. It should be able to greet loudly."

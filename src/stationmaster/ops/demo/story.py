@@ -27,8 +27,7 @@ class Stopped(BaseException):
 
 def play(say: Say, *, keep: bool) -> int:
     """Plays the demo and returns its exit status; the last thing said is one JSON object."""
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _stop)
+    before = {number: signal.signal(number, _stop) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
         with raised() as stage:
             result = _play(stage, say)
@@ -42,6 +41,9 @@ def play(say: Say, *, keep: bool) -> int:
     except (StationmasterError, OSError) as error:
         say(json.dumps({"ok": False, "error": str(error)}))
         return 1
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _stop(*_: object) -> None:
@@ -52,18 +54,25 @@ def _play(stage: Stage, say: Say) -> Json:
     say(f"forge    {stage.forge.url}\nmodel    {stage.model.base_url}\nproduct  {stage.product.web}")
     try:
         with stage.product.door() as door:
-            watch = Watch(stage.product, door, say)
+            watch = Watch(stage.product, door, say, lambda: _steps(stage))
             change = _ask(stage, watch, say, _CHANGE)
             seconds = watch.seconds()
             question = _ask(stage, watch, say, _QUESTION)
-            change = watch.again(change)
-        _show(stage, say, change)
-        wrong = list(proof.wrong(stage, [change, question]))
+            tasks = [watch.again(change), question]
+        chains = [proof.proof_chain(stage, each["task"]["taskId"]) for each in tasks]
+        _show(stage, say, tasks[0], chains[0])
+        wrong = list(proof.wrong(stage, tasks, chains))
     except StationmasterError as error:
         return {"ok": False, "error": str(error), "log": stage.product.last_words()}
     for sentence in wrong:
         say(f"WRONG: {sentence}")
-    return _result(change, seconds, wrong)
+    return _result(tasks[0], seconds, wrong)
+
+
+def _steps(stage: Stage) -> list[str]:
+    """Returns the last line of what each tool call returned to the agent, each once."""
+    asked = stage.model.requests
+    return [each["outputs"][-1].strip().splitlines()[-1][:100] for each in asked if each["outputs"]]
 
 
 def _ask(stage: Stage, watch: Watch, say: Say, text: str) -> Json:
@@ -81,7 +90,7 @@ def _task_of(admin: ForgeAdmin, comment: int) -> str | None:
     return None
 
 
-def _show(stage: Stage, say: Say, change: Json) -> None:
+def _show(stage: Stage, say: Say, change: Json, chain: proof.Chain) -> None:
     say("\n── the thread, as a reader sees it " + "─" * 40)
     for text in proof.thread(stage):
         say(text)
@@ -91,7 +100,7 @@ def _show(stage: Stage, say: Say, change: Json) -> None:
         for text in proof.pull_request(stage, branch):
             say(text)
     say("\n── the proof chain of the change, from history alone " + "─" * 22)
-    for name, values in proof.proof_chain(stage, change["task"]["taskId"]).items():
+    for name, values in chain.items():
         say(f"  {name:<12} {', '.join(values)}")
     say("")
 

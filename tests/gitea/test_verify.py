@@ -340,6 +340,20 @@ async def test_an_interrupted_fallback_that_did_not_arrive_is_posted_once(world:
     assert (task.state, len(world.said())) == ("succeeded_with_rest_fallback", 1)
 
 
+async def test_a_fallback_of_which_nobody_knows_is_not_posted_again(world: World) -> None:
+    hold, _ = await retried(world)
+    task = await world.advance(hold, "verify")
+    key = actions.fallback_key(task.id)
+    await world.do("reply.fallback", task, actions.intend_comment, task, key, "rest_fallback", "words", run_id="run_x")
+    world.fault("drop_before", match=POSTS)
+    # Whoever posted it wrote that nobody knows, and died before the task moved.
+    assert (await receipts.post(world.gear, task.id, key, hold=hold)).state == "pending"
+    world.clock.advance(GRACE_S)
+    task = await verify.settle(world.gear, hold, task)
+    assert (task.state, task.error_code) == ("failed_reply", codes.REST_FALLBACK_UNCONFIRMED)
+    assert world.said() == []
+
+
 # --- unknown --------------------------------------------------------------------------------------------------------
 
 

@@ -13,11 +13,12 @@ from stationmaster.errors import Stale
 from stationmaster.ledger import history
 from stationmaster.ledger import lease as leases
 from stationmaster.ledger.lease import Lease
+from stationmaster.ledger.ledger import Ledger
 from stationmaster.ledger.tx import Reader, Tx
 from stationmaster.outbox import tries
 from stationmaster.outbox.attempt import Attempt, attempt
 from stationmaster.outbox.channel import Absent, Done, Refused, Unknown, Unreadable
-from tests.conftest import LedgerFactory
+from tests.conftest import LedgerFactory, PostgresServer
 from tests.outbox.letters import GRACE_S, LEASE, SLICE, Letter, Letters, Office, write
 
 KEY = "letter_1"
@@ -221,7 +222,22 @@ async def test_a_try_that_died_before_its_act_is_made_again_after_a_while(post: 
     assert [outcome for outcome, _ in await post.tries()] == ["absent", "done"]
 
 
-async def test_of_two_at_the_same_time_one_sends(post: Post) -> None:
+async def test_of_many_at_the_same_time_one_sends(post: Post) -> None:
+    await _race(post)
+
+
+async def test_of_many_at_the_same_time_one_sends_on_postgresql(postgres: PostgresServer) -> None:
+    with Ledger.open(postgres.settings(), [SLICE], clock=ManualClock()) as ledger:
+        office = Office()
+        port = Dispatch(ledger, threads=2)
+        try:
+            await _race(Post(port, ManualClock(), office, Letters(office)))
+        finally:
+            port.close()
+
+
+async def _race(post: Post) -> None:
+    """Eight who know nothing of one another."""
     await post.write()
     others = [Dispatch(post.port.ledger, threads=1) for _ in range(7)]
     try:

@@ -38,6 +38,7 @@ class Running:
     deliveries: list[rest.Delivery] = field(default_factory=list)
     too_large: list[rest.Delivery] = field(default_factory=list)
     woken: int = 0
+    anns: str = ""
 
     @property
     def address(self) -> tuple[str, int]:
@@ -51,6 +52,12 @@ class Running:
     def over_socket(self) -> httpx.AsyncClient:
         transport = httpx.AsyncHTTPTransport(uds=str(self.socket))
         return httpx.AsyncClient(base_url="http://stationmaster", transport=transport, trust_env=False)
+
+    async def ann(self) -> httpx.AsyncClient:
+        """Returns a client of the one operator that most tests need."""
+        if not self.anns:
+            self.anns = await self.key("ann")
+        return self.client(self.anns)
 
     async def key(self, name: str = "ann", scope: str = "operate") -> str:
         made = operators.new_key()

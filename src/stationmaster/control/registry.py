@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from stationmaster.control import audit, keys, look
+from stationmaster.control import audit, change, keys, look, timeline
 from stationmaster.control.commands import Command
 
 COMMANDS: tuple[Command[Any, Any], ...] = (
@@ -12,6 +12,14 @@ COMMANDS: tuple[Command[Any, Any], ...] = (
     look.tasks,
     look.task,
     look.repositories,
+    timeline.timeline,
+    change.pause,
+    change.resume,
+    change.cancel,
+    change.abort,
+    change.unblock,
+    change.disable,
+    change.enable,
     audit.audit,
     keys.add,
     keys.every,

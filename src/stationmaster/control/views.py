@@ -102,13 +102,7 @@ def tasks(reader: Reader, wanted: Wanted) -> tuple[list[Row], str | None]:
 
 def task(reader: Reader, task_id: str) -> Row:
     """Returns a task with its turns, comments, branches and error (GW-R-216)."""
-    row = reader.one(Q.task, id=task_id)
-    if row is None:
-        raise NotFound(
-            f"There is no task {task_id}.",
-            code="task_not_found",
-            hint="`stationmaster task list` shows the tasks there are.",
-        )
+    row = _found(reader, task_id)
     follow_ups = [
         {
             "deliveryKey": each["delivery_key"],
@@ -144,6 +138,22 @@ def task(reader: Reader, task_id: str) -> Row:
             for each in reader.many(Q.branches, session_id=row["session_id"])
         ],
     }
+
+
+def task_state(reader: Reader, task_id: str) -> str:
+    """Returns where a task stands."""
+    return str(_found(reader, task_id)["state"])
+
+
+def _found(reader: Reader, task_id: str) -> Row:
+    row = reader.one(Q.task, id=task_id)
+    if row is None:
+        raise NotFound(
+            f"There is no task {task_id}.",
+            code="task_not_found",
+            hint="`stationmaster task list` shows the tasks there are.",
+        )
+    return row
 
 
 def _task_rows(reader: Reader, wanted: Wanted, page: Row) -> list[Row]:

@@ -78,3 +78,8 @@ WHERE task_id = :task_id ORDER BY number LIMIT 200;
 -- name: branches :many
 SELECT b.name, b.state, b.base_sha, b.published_sha, b.pull_number FROM gitea_branch b
 WHERE b.session_id = :session_id ORDER BY b.created_at, b.id LIMIT 50;
+
+-- name: run_events :many
+-- What the agent did for a task, run after run: run ids are made in the order of time.
+SELECT e.run_id, e.seq, e.at, e.body FROM gitea_turn t JOIN run_event e ON e.run_id = t.run_id
+WHERE t.task_id = :task_id AND (e.run_id, e.seq) > (:run_id, :seq) ORDER BY e.run_id, e.seq LIMIT :limit;

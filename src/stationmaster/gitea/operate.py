@@ -28,6 +28,7 @@ from stationmaster.gitea import actions, codes, store
 from stationmaster.gitea.machine import CONTROL, REPOSITORY
 from stationmaster.gitea.model import Repository, Task
 from stationmaster.gitea.settings import GiteaSettings
+from stationmaster.gitea.store import Q
 from stationmaster.ledger import history, receipts
 from stationmaster.ledger.history import OpenIntent
 from stationmaster.ledger.tx import Reader, Tx
@@ -154,6 +155,7 @@ def _switch(tx: Tx, repository: Repository, verb: str, reason: str) -> None:
 
 
 def _task(tx: Tx, wish: Wish, settings: GiteaSettings | None) -> Answer:
+    tx.one(Q.task_locked, id=wish.target)
     task = store.find_task(tx, wish.target)
     if task is None:
         raise NotFound(
@@ -188,7 +190,7 @@ def _abort(tx: Tx, task: Task, wish: Wish, settings: GiteaSettings) -> Answer:
     _intend(tx, ABORT, task, wish)
     moved = actions.step(tx, task, "abort", settings)
     receipts.pending(tx)
-    return _said(moved)
+    return _said(moved, pending=True)
 
 
 def _unblock(tx: Tx, task: Task, wish: Wish) -> Answer:
@@ -211,7 +213,7 @@ def _unblock(tx: Tx, task: Task, wish: Wish) -> Answer:
         )
     _intend(tx, UNBLOCK, task, wish)
     receipts.pending(tx)
-    return _said(task)
+    return _said(task, pending=True)
 
 
 def _only_in(task: Task, states: tuple[str, ...], done: str) -> None:
@@ -262,6 +264,7 @@ def finish_abort(tx: Tx, task_id: str) -> None:
 
 def finish_unblock(tx: Tx, task_id: str, problem: Problem | None, settings: GiteaSettings) -> Task:
     """Queues a blocked task whose worktree is usable, or records why not; returns the task (GW-R-100, GW-R-109)."""
+    tx.one(Q.task_locked, id=task_id)
     task = store.task(tx, task_id)
     for intent in _open(tx, UNBLOCK, task_id):
         request_id = intent.data["request"]
@@ -305,5 +308,6 @@ def _subject(task_id: str) -> str:
     return f"operate:{task_id}"
 
 
-def _said(task: Task) -> Answer:
-    return {"taskId": task.id, "state": task.state, "stateVersion": task.rev, "errorCode": task.error_code}
+def _said(task: Task, *, pending: bool = False) -> Answer:
+    said = {"taskId": task.id, "state": task.state, "stateVersion": task.rev, "errorCode": task.error_code}
+    return {**said, "pending": pending}

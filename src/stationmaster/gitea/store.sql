@@ -80,9 +80,17 @@ SELECT min(coalesce(next_retry_at, created_at)) AS due FROM gitea_task
 WHERE repository_id = :repository_id AND state IN ('queued', 'retry_wait') AND coalesce(next_retry_at, 0) > :now;
 
 -- name: unlisted_ready :many
+-- A task that an older one of its session holds up is listed again when that one moves.
 SELECT DISTINCT t.repository_id FROM gitea_task t
 WHERE t.state IN ('queued', 'retry_wait')
   AND NOT EXISTS (SELECT 1 FROM gitea_ready q WHERE q.repository_id = t.repository_id)
+  AND NOT EXISTS (
+    SELECT 1 FROM gitea_task o WHERE o.session_id = t.session_id
+      AND (o.created_at < t.created_at OR (o.created_at = t.created_at AND o.id < t.id))
+      AND o.state IN ('received', 'queued', 'preparing', 'running', 'waiting_user', 'verifying_reply', 'retry_wait', 'blocked_workspace',
+  'aborting')
+      AND o.state <> 'waiting_user'
+  )
 LIMIT :limit;
 
 -- Sessions and branches -------------------------------------------------------------------------------------------
@@ -226,3 +234,12 @@ SELECT body FROM gitea_comment_body WHERE comment_key = :comment_key;
 
 -- name: control :one
 SELECT id, state, rev, reason, updated_by, updated_at FROM gitea_control WHERE id = 'default';
+
+-- Operators -------------------------------------------------------------------------------------------------------
+
+-- name: task_locked :one
+-- Requests about one task come one after another: each sees what the one before stored.
+SELECT state FROM gitea_task WHERE id = :id;
+
+-- name: task_locked :one [postgres]
+SELECT state FROM gitea_task WHERE id = :id FOR UPDATE;

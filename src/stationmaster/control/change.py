@@ -1,0 +1,80 @@
+"""The commands that change what is worked on: each one stored request, replayed to whoever repeats its id (GW-R-224).
+
+None of them takes a model, a tool or a git command (GW-R-225), and none does anything outside the ledger: what needs an
+effect is accepted with 202 and finished by the worker that can do it.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from stationmaster import faults
+from stationmaster.control.commands import Answer, Request, Site, Text, command
+from stationmaster.control.grants import Operate
+from stationmaster.gitea import operate
+
+_API = "/api/gitea-workflow"
+
+
+class Task(Request, frozen=True, kw_only=True):
+    """A change of a task."""
+
+    task_id: Annotated[Text, msgspec.Meta(description="The task's id")]
+
+
+class Repository(Request, frozen=True, kw_only=True):
+    """A change of a repository."""
+
+    repo_key: Annotated[Text, msgspec.Meta(description="The repository's key, such as `default:acme/widgets`")]
+
+
+@command("control.pause", "POST", f"{_API}/control/pause", cli="pause")
+async def pause(site: Site, grant: Operate, given: Request) -> Answer:
+    """Takes up no new work until `resume`; what runs goes on."""
+    return await _ask(site, grant, "pause", "", given)
+
+
+@command("control.resume", "POST", f"{_API}/control/resume", cli="resume")
+async def resume(site: Site, grant: Operate, given: Request) -> Answer:
+    """Takes up work again, in the order in which it came."""
+    return await _ask(site, grant, "resume", "", given)
+
+
+@command("repo.disable", "POST", f"{_API}/repos/{{repoKey}}/disable", cli="repo disable")
+async def disable(site: Site, grant: Operate, given: Repository) -> Answer:
+    """Refuses new mentions in a repository and leaves its queue where it is; what runs goes on."""
+    return await _ask(site, grant, "disable", given.repo_key, given)
+
+
+@command("repo.enable", "POST", f"{_API}/repos/{{repoKey}}/enable", cli="repo enable")
+async def enable(site: Site, grant: Operate, given: Repository) -> Answer:
+    """Takes up a repository again, a disabled one or one that a fault had blocked."""
+    return await _ask(site, grant, "enable", given.repo_key, given)
+
+
+@command("task.cancel", "POST", f"{_API}/tasks/{{taskId}}/cancel", cli="task cancel")
+async def cancel(site: Site, grant: Operate, given: Task) -> Answer:
+    """Ends a task that is queued, waits for its user or is blocked."""
+    return await _ask(site, grant, "cancel", given.task_id, given)
+
+
+@command("task.abort", "POST", f"{_API}/tasks/{{taskId}}/abort", cli="task abort")
+async def abort(site: Site, grant: Operate, given: Task) -> Answer:
+    """Stops a task that is running; what it left is saved."""
+    return await _ask(site, grant, "abort", given.task_id, given)
+
+
+@command("task.unblock", "POST", f"{_API}/tasks/{{taskId}}/unblock", cli="task unblock")
+async def unblock(site: Site, grant: Operate, given: Task) -> Answer:
+    """Lets a blocked task be tried once more after its workspace was looked at again."""
+    return await _ask(site, grant, "unblock", given.task_id, given)
+
+
+async def _ask(site: Site, grant: Operate, verb: operate.Verb, target: str, given: Request) -> Answer:
+    wish = operate.Wish(verb, target, grant.principal.actor, given.reason)
+    answer = await site.port.do(operate.command(wish, given.request_id), operate.body(site.gitea), wish)
+    faults.point("operate.accepted")
+    site.wake()
+    return Answer(answer, 202 if answer.get("pending") else 200)

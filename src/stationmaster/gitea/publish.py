@@ -153,7 +153,7 @@ class _Publishing:
 
 
 async def _failed(gear: Gear, task: Task, code: str, words: str, sha: str | None, nested: tuple[str, ...]) -> Published:
-    await gear.port.do(actions.command("publish.failed", task, f"task:{task.id}"), _tell_failure, code, words, sha)
+    await gear.port.do(actions.command("publish.tell", task, f"task:{task.id}"), _tell_failure, code, words, sha)
     line = texts.not_published_line(code, sha or "", gear.settings.language)
     return Published((*nested, line), sha, code=code)
 

@@ -31,6 +31,9 @@ _CODES = {
     "auth": codes.GIT_AUTH_FAILED,
     "missing": codes.GIT_REPO_MISSING,
 }
+# An earlier request may have arrived after all: the transport repeats one whose connection broke, and then the forge
+# refuses the second; or somebody went on from it.
+_UNSURE = frozenset({"non_fast_forward", "other"})
 Standing = Literal["there", "absent", "unknown"]
 
 
@@ -80,15 +83,13 @@ async def _once(gear: Gear, hold: Hold, task: Task, row: Branch, sha: str) -> Pu
 async def _proven(gear: Gear, task: Task, row: Branch, sha: str, outcome: PushOutcome, doing: Act) -> Pushed:
     doing.data = {"branch": row.name, "sha": sha}
     doing.data["answer"] = outcome.kind
-    behind = outcome.reason == "non_fast_forward"
-    if outcome.kind == "refused" and not behind:
+    if outcome.kind == "refused" and outcome.reason not in _UNSURE:
         return _refused(outcome, doing)
-    # The forge's branch may be ahead because an earlier push arrived after all and somebody went on from it.
-    standing = await _read_back(gear, task, row.name, sha, 1 if behind else _READS)
+    standing = await _read_back(gear, task, row.name, sha, _READS if outcome.kind != "refused" else 1)
     if standing == "there":
         doing.also = partial(branch.published, session_id=task.session_id, name=row.name, sha=sha)
         return Pushed()
-    if behind:
+    if outcome.kind == "refused" and (standing == "absent" or outcome.reason != "other"):
         return _refused(outcome, doing)
     doing.outcome = "not_done" if standing == "absent" else "unknown"
     return Pushed(codes.PUSH_UNKNOWN, outcome.words, absent=standing == "absent")

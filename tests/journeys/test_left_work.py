@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -128,7 +128,15 @@ def test_a_child_in_a_session_of_its_own_dies_with_its_run(tmp_path: Path) -> No
         rig.start()
         rig.proves(rig.rests(task_id))
         assert process.marked(old) == []
-        [tree] = rig.trees()
-        beats = (tree / "beat.txt").read_text()
-        time.sleep(0.3)  # three beats of the child, were it alive
-        assert (tree / "beat.txt").read_text() == beats
+        assert beating() == []
+
+
+def beating() -> list[str]:
+    """Returns the processes that are that child, whatever became of its mark and its parent."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            with contextlib.suppress(OSError):
+                if b"beat.txt" in (folder / "cmdline").read_bytes():
+                    found.append(folder.name)
+    return found

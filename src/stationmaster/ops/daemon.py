@@ -20,7 +20,6 @@ import uvloop
 from stationmaster import ids
 from stationmaster.clock import SystemClock
 from stationmaster.control import rest
-from stationmaster.control.commands import Site
 from stationmaster.control.dispatch import Dispatch
 from stationmaster.control.registry import COMMANDS
 from stationmaster.control.server import Server, bind_tcp, bind_unix
@@ -106,7 +105,7 @@ class _House:
     async def run(self, web: socket.socket, control: socket.socket, ready: Callable[[], None]) -> None:
         """Serves and works until `stop` is set; the servers answer until the last run is over."""
         over = asyncio.Event()
-        site = Site(self._port, wake=self._wake)
+        site = wiring.site(self._config, self._port, self._wake)
         app = rest.app(site, COMMANDS, self._door, lambda: not self.stop.is_set(), self._refused)
         async with asyncio.TaskGroup() as group:
             for server in (Server(app, web), Server(app, control)):

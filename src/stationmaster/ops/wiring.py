@@ -26,6 +26,7 @@ from stationmaster.gitea.webhook import Webhook
 from stationmaster.inbox import actions as inbox
 from stationmaster.jobs import actions as jobs
 from stationmaster.ledger.ledger import Ledger, PostgresSettings, Slice
+from stationmaster.ops import config as configuration
 from stationmaster.ops.home import Home, locked
 from stationmaster.ops.settings import Config
 from stationmaster.workspaces.git import Git
@@ -157,6 +158,11 @@ def webhook_door(webhook: Webhook, wake: Callable[[], None], max_bytes: int) -> 
     return rest.Webhook(handle, too_large, max_bytes)
 
 
+def site(config: Config, port: LedgerPort, wake: Callable[[], None]) -> Site:
+    """Returns what the commands of the doors work on."""
+    return Site(port, wake, gitea_settings(config) if configuration.has_forge(config) else None)
+
+
 @contextlib.asynccontextmanager
 async def local_app(config: Config, home: Home) -> AsyncIterator[ASGIApp]:
     """Gives the app to a command line while no daemon holds the home; nothing runs in the background."""
@@ -164,7 +170,7 @@ async def local_app(config: Config, home: Home) -> AsyncIterator[ASGIApp]:
         ledger = open_ledger(config, home, SystemClock())
         port = Dispatch(ledger, threads=_LOCAL_THREADS)
         try:
-            yield rest.app(Site(port, wake=lambda: None), COMMANDS, webhook=None, ready=lambda: True)
+            yield rest.app(site(config, port, lambda: None), COMMANDS, webhook=None, ready=lambda: True)
         finally:
             port.close()
             ledger.close()

@@ -26,7 +26,7 @@ from stationmaster.ops.bench.stores import Place, Plain, place
 
 GROUP = 32
 _AIM_RATIO = 1.6
-_SHAPE = seed.Shape(2_000, repositories=100, leased=0)
+_SHAPE = seed.Shape(1_000, repositories=100, leased=0)
 _VERBS = {"queued": ("claim", "preparing"), "preparing": ("retry", "retry_wait"), "retry_wait": ("claim", "preparing")}
 
 

@@ -47,7 +47,7 @@ def serve(variant: Variant, place: Place, pipe: Any) -> None:
     with contextlib.ExitStack() as stack, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         ledger = place.ledger()
         stack.callback(ledger.close)
-        trace = Trace([])
+        trace = Trace(shared=place.url is None)
         port = Traced(ledger, threads=2) if variant == "traced" else Dispatch(ledger, threads=2)
         stack.callback(port.close)
         door = stack.enter_context(_door(variant, place, port, trace))

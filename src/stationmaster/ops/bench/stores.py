@@ -100,7 +100,7 @@ class Plain(Protocol):
         ...
 
 
-_NEWEST = "SELECT max(seq) FROM (SELECT max(seq) AS seq FROM command UNION ALL SELECT max(seq) FROM journal) AS both"
+_NEWEST = "SELECT max(seq) FROM (SELECT max(seq) AS seq FROM command UNION ALL SELECT max(seq) FROM journal) AS numbers"
 
 
 class PlainSqlite:

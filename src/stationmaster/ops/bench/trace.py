@@ -10,7 +10,7 @@ import statistics
 import time
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from stationmaster.command import Cmd
@@ -69,9 +69,10 @@ class Traced(Dispatch):
 
 @dataclass(slots=True)
 class Trace:
-    """The spans of one server."""
+    """The spans of one server; `shared` when several deliveries share a commit."""
 
-    spans: list[Span]
+    shared: bool
+    spans: list[Span] = field(default_factory=list)
 
     def around(self, handle: Handle) -> Handle:
         """Returns the door with a stopwatch on either side."""
@@ -91,7 +92,7 @@ class Trace:
         spans, self.spans = [span for span in self.spans if span.kept], []
         if not spans:
             return {}
-        groups = _groups(spans)
+        groups = _groups(spans) if self.shared else [[span] for span in spans]
         commits = [(group, group[-1].ended, min(span.kept for span in group)) for group in groups]
         return {
             "inside": _mean([span.left - span.entered for span in spans]),

@@ -102,7 +102,7 @@ def test_a_removed_guard_is_named(here: Patient) -> None:
     change(here, f'DROP TRIGGER "{name}"')
     line = one(database.guards(here.home, here.config))
     assert line.startswith(f"fail  guards: The guard {name} is missing; nothing stops a write past the program.")
-    assert "restore" in line
+    assert "stationmaster restore-guards" in line
 
 
 def test_a_weakened_guard_is_named(here: Patient) -> None:

@@ -217,7 +217,7 @@ def _guard(
         raise Invalid(
             f"The guards of the database were changed by hand: {guard_faults(present, wanted)[0]}",
             code="guards_changed",
-            hint="Look at the history with doctor, then let it restore the guards.",
+            hint="Look at it with `stationmaster doctor`, then run `stationmaster restore-guards --reason …`.",
         )
     catalog.drop_guards()
     catalog.create_guards(machines)

@@ -23,7 +23,7 @@ from stationmaster.control import cli, errors, follow
 from stationmaster.control.registry import COMMANDS
 from stationmaster.control.socket import Door, opened
 from stationmaster.errors import Bug, StationmasterError
-from stationmaster.ops import config, config_text, daemon, logs, standin, wiring
+from stationmaster.ops import config, config_text, daemon, guards, logs, standin, wiring
 from stationmaster.ops.bench import main as bench
 from stationmaster.ops.doctor import checks
 from stationmaster.ops.home import Home, prepare
@@ -128,6 +128,20 @@ def doctor(
         spend=spend,
     )
     raise typer.Exit(0 if healthy else 1)
+
+
+@app.command("restore-guards")
+def restore_guards(
+    reason: Annotated[str, typer.Option("--reason", help="Why; it is kept in the history.")], *, as_json: _Json = False
+) -> None:
+    """Puts back the guards of the ledger that somebody changed by hand; look at what doctor says of them first."""
+    home, loaded = _load()
+    logs.setup("warning", loaded.log.format)
+    faults = guards.restore(home, loaded, reason)
+    if as_json:
+        typer.echo(json.dumps({"restored": True, "faults": faults}))
+    else:
+        typer.echo("\n".join([*faults, f"The guards are those of this program; {len(faults)} faults."]))
 
 
 @app.command()

@@ -60,7 +60,7 @@ def _without(place: Home) -> Iterator[Check]:
     yield Check("disk", partial(host.disk, place), _SOON, _HOST)
     yield Check("clock", host.clock, _SOON, _HOST)
     yield Check("bubblewrap", host.box, _LATER, _HOST)
-    yield Check("git", host.git, _SOON, "Install git; see the line about bubblewrap, in which it runs.")
+    yield Check("git", host.git, _LATER, "Install git; see the line about bubblewrap, in which it runs.")
 
 
 def _checks(place: Home, config: Config, *, spend: bool) -> Iterator[Check]:
@@ -73,7 +73,7 @@ def _checks(place: Home, config: Config, *, spend: bool) -> Iterator[Check]:
     yield Check("clock", host.clock, _SOON, _HOST)
     yield from _ledger(place, config)
     yield Check("bubblewrap", host.box, _LATER, _HOST)
-    yield Check("git", host.git, _SOON, "Install git; see the line about bubblewrap, in which it runs.")
+    yield Check("git", host.git, _LATER, "Install git; see the line about bubblewrap, in which it runs.")
     yield Check("git locks", partial(host.locks, config), _LATER, _HOST)
     yield Check("codex", partial(agent.binary, config), _SOON, _CODEX)
     yield Check("isolation", partial(agent.isolation, place, config), _LATER, _CODEX)

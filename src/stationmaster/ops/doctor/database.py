@@ -88,7 +88,10 @@ def guards(place: Home, config: Config) -> Iterator[Finding]:
         if not found.installed() or any(have != want for have, want in found.versions().values()):
             return
         faults = found.faults()
-    advice = "Somebody wrote past the program: look at `stationmaster audit`, then restore a backup."
+    advice = (
+        "Somebody changed the database past the program: compare it with a backup;"
+        " `stationmaster restore-guards` puts guards back."
+    )
     for sentence in faults[:_MOST]:
         yield fail("guards", sentence, advice)
     if len(faults) > _MOST:

@@ -31,7 +31,7 @@ _SAMPLE_S = 0.3
 _STEP_S = 0.1
 _EARLIEST = 1_735_689_600
 _SOCKET_WAIT_S = 5.0
-_GIT_S = 10.0
+_GIT_S = 30.0
 _LISTENING = "0A"
 _NAMESPACES = (
     "Install the package bubblewrap, and allow unprivileged user namespaces "

@@ -290,6 +290,20 @@ async def test_a_proven_answer_is_never_doubled_by_a_fallback(world: World) -> N
                        actions.fallback_key(hold.task.id), "rest_fallback", "again")  # fmt: skip
 
 
+async def test_an_answer_that_was_accepted_and_never_seen_is_given_up_for_the_fallback(world: World) -> None:
+    hold, run_id = await ran(world)
+    world.fault("hide_comment", match={"body": "It is fixed"}, count=None)
+    row = await replied(world, hold, run_id)
+    world.admin.clear_faults()
+    world.fault("hide_comment", match={"comment": f"^{row.native_id}$"}, count=None)
+    await settled(world, hold)
+    hold = await world.claim(hold.task)
+    await world.end_turn(hold.task, await world.turn(hold, "reply_retry"))
+    assert (await settled(world, hold)).state == "succeeded_with_rest_fallback"
+    row = await world.comment(row.id)
+    assert (row.state, row.error_code) == ("failed", codes.MCP_REPLY_MISSING)
+
+
 async def interrupted(world: World, *, taken: bool) -> Hold:
     """A fallback whose sender died between the intent and the result; the lease is free."""
     hold, _ = await retried(world)

@@ -143,7 +143,8 @@ class Relay:
         now = await port.read(_now)
         self._put_off(key, now, done.again_at)
         age = now - done.row.comment.created_at
-        if done.row.comment.kind == "question" and done.row.task.state == "waiting_user" and age >= _ALERT:
+        asked = done.row.comment.kind == "question" and done.row.task.state == "waiting_user"
+        if asked and age >= _ALERT and done.how != "too_early":
             await self._alert(done)
         if age < _GIVE_UP:
             return 0

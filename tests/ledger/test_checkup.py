@@ -85,3 +85,12 @@ def test_a_server_that_is_not_there_is_said(tmp_path: Path) -> None:
     with pytest.raises(Unavailable) as caught, checkup.opened(nowhere, SLICES, ManualClock()):
         pass
     assert "4711" not in str(caught.value)
+
+
+def test_a_running_role_that_owns_the_tables_is_told(postgres: PostgresServer) -> None:
+    two = postgres.settings()
+    one = PostgresSettings(postgres.owner_dsn, schema=two.schema, writers=1, readers=1)
+    Ledger.open(two, SLICES, clock=ManualClock()).close()
+    for settings, owner in ((two, None), (one, "owner")):
+        with checkup.opened(settings, SLICES, ManualClock()) as found:
+            assert found.owner() == owner

@@ -5,15 +5,17 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from stationmaster.clock import SystemClock
 from stationmaster.command import Cmd
 from stationmaster.gitea import actions
-from stationmaster.ledger.ledger import Ledger
+from stationmaster.ledger.ledger import Ledger, PostgresSettings
 from stationmaster.ledger.tx import Tx
 from stationmaster.ops import wiring
 from stationmaster.ops.doctor import database
+from tests.conftest import PostgresServer
 from tests.gitea import conftest as gitea
 from tests.gitea.world import World
 from tests.ops.patient import Patient, look, one, patient
@@ -227,3 +229,22 @@ async def test_known_repositories_are_told(world: World, at_work: Patient) -> No
     await world.mention()
     [known] = database.repositories(at_work.home, at_work.config)
     assert known == database.Known("active", "acme", "widgets", world.repo["id"])
+
+
+def test_a_ledger_on_postgres_is_looked_at_too(
+    postgres: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SM_DATABASE", postgres.dsn)
+    here = patient(tmp_path / "home", '[database]\nurl = "env:SM_DATABASE"')
+    assert one(database.opens(here.home, here.config)).startswith("warn  database: The database is empty.")
+    Ledger.open(PostgresSettings(postgres.dsn, postgres.owner_dsn), wiring.SLICES, clock=SystemClock()).close()
+    lines = every(here)
+    assert [line.split(":")[0] for line in lines] == ["ok    database", "ok    guards", "ok    waiting"]
+    assert postgres.dsn not in "".join(lines)
+    with psycopg.connect(postgres.owner_dsn, options="-c search_path=stationmaster") as connection:
+        connection.execute("ALTER TABLE gitea_task DISABLE TRIGGER USER")
+    assert "gitea_task" in look(database.guards(here.home, here.config))[0]
+    monkeypatch.setenv("SM_DATABASE", f"host={tmp_path} dbname=none password=seeded-secret-4711")
+    line = one(database.opens(here.home, here.config))
+    assert line.startswith("fail  check: The PostgreSQL server cannot be reached (OperationalError).")
+    assert "4711" not in line

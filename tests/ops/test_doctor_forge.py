@@ -195,7 +195,7 @@ async def test_a_bot_that_administers_the_forge_is_said(world: World, tmp_path: 
 
 
 async def test_without_a_repository_there_is_nothing_to_ask(world: World, tmp_path: Path) -> None:
-    assert may(configured(tmp_path, world)) == "ok    permission: No repository has asked for anything yet."
+    assert may(configured(tmp_path, world)) == "ok    permission: No enabled repository has asked for anything yet."
 
 
 async def test_a_bot_with_write_permission_reads_the_payload(world: World, tmp_path: Path) -> None:

@@ -29,7 +29,8 @@ _NOTHING = Doors(guarded=frozenset(), hot=frozenset())
 class Checkup:
     """One snapshot of a database; made by `opened` only."""
 
-    def __init__(self, catalog: Catalog, session: Session, slices: Sequence[Slice]) -> None:
+    def __init__(self, catalog: Catalog, session: Session, slices: Sequence[Slice], owner: str | None = None) -> None:
+        self._owner = owner
         self._catalog = catalog
         self._session = session
         self._slices = slices
@@ -52,6 +53,10 @@ class Checkup:
         if self._catalog.dialect != "sqlite":
             return []
         return [str(row[0]) for row in self._catalog.execute(f"PRAGMA quick_check({_MOST})") if row[0] != "ok"]
+
+    def owner(self) -> str | None:
+        """Returns the running role when it owns tables: it could then switch guards off. SQLite has no roles."""
+        return self._owner
 
     def read(self, fn: Callable[Concatenate[Reader, P], R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Runs `fn` on the snapshot."""
@@ -95,8 +100,10 @@ def _postgres(settings: PostgresSettings, parts: Sequence[Slice]) -> Iterator[Ch
         catalog = PostgresCatalog(connection, settings.schema)
         session = PostgresSession(connection, None)
         try:
+            role = str(catalog.execute("SELECT current_user")[0][0])
+            owner = role if catalog.owned_by(role) else None
             if catalog.installed():
                 session.begin_read()
-            yield Checkup(catalog, session, parts)
+            yield Checkup(catalog, session, parts, owner)
         finally:
             session.abandon()

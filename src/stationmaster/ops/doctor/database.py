@@ -87,7 +87,7 @@ def guards(place: Home, config: Config) -> Iterator[Finding]:
     with _opened(database) as found:
         if not found.installed() or any(have != want for have, want in found.versions().values()):
             return
-        faults = found.faults()
+        faults, owner = found.faults(), found.owner()
     advice = (
         "Somebody changed the database past the program: compare it with a backup;"
         " `stationmaster restore-guards` puts guards back."
@@ -96,6 +96,12 @@ def guards(place: Home, config: Config) -> Iterator[Finding]:
         yield fail("guards", sentence, advice)
     if len(faults) > _MOST:
         yield fail("guards", f"{len(faults) - _MOST} more of the kind were found.", advice)
+    if owner is not None:
+        yield warn(
+            "guards",
+            f"The role {owner} owns the tables that it writes, and could switch the guards off.",
+            "Let another role own them, and give this one its rights only.",
+        )
     if not faults:
         yield ok("guards", "Tables, moves and guards are those of this program.")
 
@@ -239,14 +245,14 @@ def _unfinished(reader: Reader, before: int, since: int) -> Iterator[Finding]:
         yield warn(
             "outcomes",
             f"The outcome of {sum(unknown.values())} effects of the last day stayed unknown: {', '.join(unknown)}.",
-            "`stationmaster audit` shows them; compare with the thread at the forge.",
+            f"`stationmaster audit --action {next(iter(unknown))}` shows them; compare with the forge.",
         )
     alerts = {row["action"]: row["alerts"] for row in reader.many(_Q.alerts, since=since)}
     if alerts:
         yield warn(
             "alerts",
             f"{sum(alerts.values())} alerts were raised in the last day: {', '.join(alerts)}.",
-            "`stationmaster audit` shows them with their tasks.",
+            "`stationmaster audit --action alert.` shows them with their tasks.",
         )
 
 

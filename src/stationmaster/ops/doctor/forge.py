@@ -137,12 +137,10 @@ def permissions(place: Home, config: Config) -> Iterator[Finding]:
     token = config.gitea.token_ref
     if token is None:
         return
-    known = database.repositories(place, config)
+    known = [each for each in database.repositories(place, config) if each.state != "disabled"]
     if not known:
-        yield ok("permission", "No repository has asked for anything yet.")
+        yield ok("permission", "No enabled repository has asked for anything yet.")
     for repository in known:
-        if repository.state == "disabled":
-            continue
         name = f"permission {repository.owner}/{repository.name}"
         try:
             yield from _run(_permission(config, token, repository, name))

@@ -72,6 +72,7 @@ class Gitea:
     allow: Literal["write", "read", "admin", "list"]
     allow_list: tuple[str, ...]
     language: Literal["zh", "en"]
+    timeout_s: Seconds
     lease: Lease
     retry: Retry
     abort: Abort

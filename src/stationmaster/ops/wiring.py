@@ -93,6 +93,7 @@ def gitea_settings(config: Config) -> GiteaSettings:
         retry_delay_s=given.retry.delay_s,
         abort_timeout_s=given.abort.timeout_s,
         settle_s=given.verify.settle_s,
+        forge_timeout_s=given.timeout_s,
         turn_timeout_s=config.codex.turn_timeout_s,
         delivery_days=config.retention.delivery_days,
     )

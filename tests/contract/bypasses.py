@@ -196,6 +196,17 @@ REPLACE = (
         opened=True,
     ),
     _sqlite(
+        "replace by its id alone",
+        f"INSERT OR REPLACE INTO parcel {_ROW} VALUES ('p1', 'posted', 0, 'post', {{open}}, 'far', 't-p8', 0)",
+        opened=True,
+    ),
+    _sqlite(
+        "replace by a unique column that may be empty",
+        f"INSERT OR REPLACE INTO parcel {_ROW[:-1]}, berth)"
+        " VALUES ('p8', 'posted', 0, 'post', {open}, 'far', 't-p8', 0, 'b1')",
+        opened=True,
+    ),
+    _sqlite(
         "push out by a moved unique column",
         f"UPDATE OR REPLACE parcel SET {COLLECT}, berth = 'b2' WHERE id = 'p1'",
         opened=True,
@@ -225,6 +236,15 @@ REPLACE = (
         f"INSERT OR REPLACE INTO journal SELECT {{next}}, {_TOLD_ONCE}, {{open}} FROM journal WHERE entity = 'p1'",
         opened=True,
     ),
+    _sqlite(
+        "renumber the journal",
+        f"INSERT OR REPLACE INTO journal SELECT {{next}}, {_TOLD_ONCE}, command FROM journal WHERE entity = 'p1'",
+    ),
+    _sqlite(
+        "an event out of order",
+        f"INSERT INTO event {_EVENT} VALUES ({{next}} + 7, 'x', 'observation', NULL, NULL, '{{{{}}}}', 1, {{open}})",
+        opened=True,
+    ),
     _sqlite("replace the rules", "INSERT OR REPLACE INTO edge VALUES ('parcel', 'posted', 'collect', 'delivered')"),
     _sqlite(
         "replace who",
@@ -245,6 +265,18 @@ REPLACE = (
     _sqlite(
         "replace an open intent",
         "INSERT OR REPLACE INTO open_intent SELECT seq, action, 'other', command, at FROM open_intent",
+    ),
+    _sqlite(
+        "turn an intent in its own command",
+        f"INSERT INTO event {_EVENT} VALUES ({{next}}, 'x.intent', 'intent', NULL, NULL, '{{{{}}}}', 1, {{open}})",
+        "INSERT INTO open_intent SELECT seq, 'x', 'y', command, 1 FROM event ORDER BY seq DESC LIMIT 1",
+        "INSERT OR REPLACE INTO open_intent SELECT seq, 'x', 'z', command, 1 FROM event ORDER BY seq DESC LIMIT 1",
+        opened=True,
+    ),
+    _sqlite(
+        "answer again",
+        "INSERT OR REPLACE INTO receipt SELECT name, dedupe, args_hash, 'done', '1', {open}, NULL FROM receipt",
+        opened=True,
     ),
     _sqlite(
         "replace an answer",

@@ -128,17 +128,20 @@ def dump(prompt: Prompt) -> dict[str, list[Any]]:
     return {name: sorted(prompt.execute(f"SELECT * FROM {prefix}{name}"), key=repr) for name in prompt.tables()}
 
 
-def attempt(prompt: Prompt, bypass: Bypass) -> None:
-    """Tries a bypass in one transaction and commits it; raises what the database said."""
-    words = {
+def words(prompt: Prompt) -> dict[str, str]:
+    return {
         "next": prompt.next_seq,
         "sealed": "(SELECT min(seq) FROM command)",
         "open": "(SELECT max(seq) FROM command)",
     }
+
+
+def attempt(prompt: Prompt, bypass: Bypass) -> None:
+    """Tries a bypass in one transaction and commits it; raises what the database said."""
     prompt.execute("BEGIN")
     try:
         for statement in bypass.statements:
-            prompt.execute(statement.format(**words))
+            prompt.execute(statement.format(**words(prompt)))
     except BaseException:
         # SQLite may have ended the transaction by itself.
         with contextlib.suppress(sqlite3.OperationalError):

@@ -73,6 +73,7 @@ def test_stale_illegal_and_unknown_rows_leave_nothing(ledger: Ledger) -> None:
 
 
 def test_a_body_that_fails_is_undone_whole(ledger: Ledger) -> None:
+    # GW-R-008
     def half(tx: Tx) -> None:
         post(tx, "p1")
         tx.event("parcel.seen")

@@ -38,6 +38,7 @@ def told(ledger: Ledger) -> list[str]:
 
 
 def test_one_holder_at_a_time_and_a_new_term_each_time(ledger: Ledger) -> None:
+    # GW-R-045
     first = taken(ledger)
     assert first.term == 1
     assert take(ledger, "w2") is None

@@ -105,7 +105,7 @@ async def test_a_control_body_has_a_limit(running: Running) -> None:
 
 
 async def test_the_webhook_gets_the_exact_bytes(running: Running) -> None:
-    # GW-R-049
+    # GW-R-047, GW-R-049
     body = b'{ "a" :  "\xc3\xa9\x00" }\r\n'
     async with running.client() as client:
         answer = await client.post("/api/gitea/webhook", content=body, headers={"X-Gitea-Delivery": "d-1"})

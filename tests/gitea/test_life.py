@@ -12,6 +12,7 @@ REPO = "acme/widgets"
 
 
 async def test_a_mention_becomes_a_commit_a_pull_request_and_a_proven_answer(world: World) -> None:
+    # GW-R-019, GW-R-052, GW-R-150
     change = rule("please fix", [read("summary")], [{"patch": PATCH}], [reply("Fixed the title.")], "Done.")
     async with life(world, change) as alive:
         task = await mention(world, "please fix the title")

@@ -128,7 +128,7 @@ def test_a_question_waits_for_its_person_and_goes_on_in_the_same_thread(tmp_path
 
 
 def test_what_is_not_asked_starts_nothing(rig: Rig) -> None:
-    # GW-R-243 AC-04, GW-R-054, GW-R-058
+    # GW-R-073, GW-R-243 AC-04, GW-R-054, GW-R-058
     quiet = [
         rig.admin.comment(REPO, 1, "alice", "Nice work, everybody."),
         rig.admin.comment(REPO, 1, "alice", f"> @{BOT} please change it"),

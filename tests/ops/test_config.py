@@ -152,6 +152,7 @@ def test_references_are_read_where_they_point_and_only_then(
 
 
 def test_a_forge_is_configured_whole_or_not_at_all(home: Home) -> None:
+    # GW-R-007
     nothing = config.load(home)
     config.check_secrets(nothing)
     assert not config.has_forge(nothing)

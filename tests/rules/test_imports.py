@@ -20,6 +20,7 @@ def _contracts() -> list[dict[str, Any]]:
 
 
 def test_dependencies_point_down() -> None:
+    # GW-R-009, GW-R-010
     command = [sys.executable, "-c", "from importlinter.cli import lint_imports_command as c; c()", "--no-cache"]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stdout

@@ -117,6 +117,7 @@ def test_the_login_is_shared_and_never_beside_a_key(tmp_path: Path) -> None:
 
 
 def test_the_environment_is_made_from_nothing(tmp_path: Path) -> None:
+    # GW-R-006
     settings = CodexSettings(home=tmp_path / "codex")
     env = home.environment(settings, spec(tmp_path, api_key=KEY))
     assert sorted(env) == ["CODEX_HOME", "HOME", "LANG", "PATH", "STATIONMASTER_RUN", "TMPDIR"]

@@ -94,7 +94,7 @@ def fake(tmp_path: Path) -> MakeFake:
 
 
 async def test_one_initialize_then_initialized_then_everything_else(fake: MakeFake) -> None:
-    # GW-R-139, GW-R-140, GW-R-141
+    # GW-R-246 AC-07, GW-R-005, GW-R-139, GW-R-140, GW-R-141
     made = fake()
     run = await made.launch()
     thread_id = await run.start_thread()
@@ -120,7 +120,7 @@ async def test_one_initialize_then_initialized_then_everything_else(fake: MakeFa
 
 
 async def test_failed_probes_are_told_and_change_nothing(fake: MakeFake) -> None:
-    # GW-R-140
+    # GW-R-246 AC-07, GW-R-005, GW-R-236, GW-R-140
     answers = {
         "experimentalFeature/enablement/set": [error(-32600, "no such thing")],
         "collaborationMode/list": ["silence"],
@@ -157,7 +157,7 @@ async def test_without_a_configured_model_the_threads_own_is_named(fake: MakeFak
 
 
 async def test_a_refused_collaboration_mode_is_downgraded_once(fake: MakeFake) -> None:
-    # GW-R-144
+    # GW-R-246 AC-07, GW-R-236, GW-R-144
     refusal = error(-32600, "turn/start.collaborationMode requires experimentalApi capability")
     made = fake(
         {"answers": {"turn/start": [refusal, {"result": {"turn": {"id": "tu-1"}}}]}},

@@ -266,3 +266,21 @@ def _take_over(tx: Any, lease: Any) -> None:
     leases.release(tx, lease)
     leases.acquire(tx, kind=lease.kind, key=lease.key, owner="worker_two", incarnation="other", subject=lease.subject,
                    ttl_s=60)  # fmt: skip
+
+
+async def test_an_agent_that_does_not_answer_is_tried_once_more(world: World, tmp_path: Path) -> None:
+    # GW-R-199, GW-R-153, GW-R-107
+    silent = tmp_path / "bin" / "codex"
+    silent.parent.mkdir()
+    silent.write_text("#!/bin/sh\nexec sleep 600\n")
+    silent.chmod(0o755)
+    async with life(world, codex={"command": silent, "request_timeout_s": 0.3}) as alive:
+        ended = await alive.until(await mention(world, "please fix"))
+        assert (ended.state, ended.error_code, ended.attempt) == ("failed", "app_server_timeout", 1)
+        runs = await world.port.read(jobs.of_subject, ended.id)
+        assert [run.state for run in runs] == ["failed", "failed"]
+        assert [process.marked(run.id) for run in runs] == [[], []]
+    assert [text.split("\n")[0] for text in world.said()] == [
+        "giteabot: 已收到",
+        "giteabot: the task failed: the agent did not answer in time.",
+    ]

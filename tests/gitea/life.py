@@ -85,7 +85,9 @@ class Life:
 
 
 @asynccontextmanager
-async def life(world: World, *rules: dict[str, Any], **settings: Any) -> AsyncIterator[Life]:
+async def life(
+    world: World, *rules: dict[str, Any], codex: dict[str, Any] | None = None, **settings: Any
+) -> AsyncIterator[Life]:
     """Starts a worker whose model follows `rules`; every run of it is over at the end."""
     with ResponsesModel({"rules": list(rules), "default": ["Nothing to do."]}) as model:
         provider: dict[str, Any] = {"name": "scripted", "base_url": model.base_url, "wire_api": "responses"}
@@ -98,7 +100,7 @@ async def life(world: World, *rules: dict[str, Any], **settings: Any) -> AsyncIt
         gear = replace(
             world.gear,
             settings=replace(world.gear.settings, **settings),
-            codex=CodexSettings(home=world.gear.codex.home, config=config),
+            codex=CodexSettings(home=world.gear.codex.home, config=config, **(codex or {})),
         )
         scheduler = Scheduler(gear)
         recovery = Recovery(gear, busy=lambda: scheduler.task_ids)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -67,13 +66,13 @@ class Life:
     async def until(self, task: Task, *states: str) -> Task:
         """Lets the worker work until the task is in one of the states, by default in one in which it rests."""
         wanted = frozenset(states) or RESTING
-        async with asyncio.timeout(WITHIN_S):
-            while True:
-                await self.scheduler.tick(0)
-                now = await self.world.task(task.id)
-                if now.state in wanted and (states or now.id not in self.scheduler.task_ids):
-                    return now
-                await asyncio.sleep(0.02)
+
+        async def there() -> Task | None:
+            await self.scheduler.tick(0)
+            now = await self.world.task(task.id)
+            return now if now.state in wanted and (states or now.id not in self.scheduler.task_ids) else None
+
+        return await eventually_async(there, WITHIN_S)
 
     async def thread(self, task: Task) -> str | None:
         """Returns the thread of a task's session."""

@@ -32,42 +32,6 @@ async def test_a_mention_becomes_a_commit_a_pull_request_and_a_proven_answer(wor
     assert await world.lease(task) is None  # GW-R-106
 
 
-async def test_the_next_task_continues_thread_and_branch(world: World) -> None:
-    change = rule("please fix", [{"patch": PATCH}], [reply("Fixed.")], "Done.")
-    question = rule("what did you", [reply("I changed the title.")], "Said.")
-    async with life(world, change, question) as alive:
-        first = await alive.until(await mention(world, "please fix the title"))
-        thread = await alive.thread(first)
-        second = await alive.until(await mention(world, "what did you change?"))
-        assert (first.state, second.state) == ("succeeded", "succeeded")
-        assert thread is not None
-        assert await alive.thread(second) == thread  # GW-R-002, GW-R-014, GW-R-244 AC-05
-    said = world.said()
-    assert len(said) == 4
-    assert "Commit" not in said[3]  # an unchanged tree: nothing but the answer
-    assert len(world.admin.pulls(REPO)) == 1
-
-
-async def test_a_question_waits_for_its_user_and_goes_on_in_the_same_thread(world: World) -> None:
-    # GW-R-254 AC-15
-    unsure = rule("please fix", [ask("Which title?")], "Waiting.")
-    told = rule("call it", [{"patch": PATCH}], [reply("Done as you said.")], "Done.")
-    async with life(world, unsure, told) as alive:
-        task = await mention(world, "please fix the title")
-        waiting = await alive.until(task)
-        assert waiting.state == "waiting_user"  # GW-R-084
-        assert await world.lease(task) is None
-        thread = await alive.thread(task)
-        continued = await mention(world, "call it Better widgets")
-        assert continued.id == task.id  # GW-R-060
-        ended = await alive.until(task)
-        assert ended.state == "succeeded"
-        assert await alive.thread(task) == thread
-    said = world.said()
-    assert [text.split("\n")[0] for text in said[:2]] == ["giteabot: 已收到", "Which title?"]
-    assert said[-1].startswith("Done as you said.")
-
-
 async def test_a_silent_wait_posts_nothing(world: World) -> None:
     # GW-R-134, GW-R-151
     async with life(world, rule("please", "I need to know more.\nccweb-status: waiting_user")) as alive:
@@ -89,17 +53,6 @@ async def test_a_missing_reply_gets_one_turn_that_only_posts(world: World) -> No
         assert "I fixed the title." in alive.requests()
     assert world.said()[-1].startswith("I fixed the title.")
     assert "Commit" in world.said()[-1]
-
-
-async def test_still_missing_is_posted_by_the_host_and_says_so(world: World) -> None:
-    # GW-R-171, GW-R-249 AC-10
-    silent = rule("please fix", "I fixed nothing, all is well.")
-    async with life(world, silent, rule("Your answer for", "I will not.")) as alive:
-        ended = await alive.until(await mention(world, "please fix the title"))
-        assert ended.state == "succeeded_with_rest_fallback"
-        assert ended.reply_failure == "mcp_reply_missing"  # GW-R-105
-    assert len(world.said()) == 2
-    assert "all is well" in world.said()[-1] or "I will not" in world.said()[-1]  # GW-R-173
 
 
 async def test_the_first_of_reply_and_ask_decides(world: World) -> None:

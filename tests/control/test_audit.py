@@ -11,6 +11,7 @@ from stationmaster.command import Cmd
 from stationmaster.control import audit, operators
 from stationmaster.ledger.ledger import Tx
 from tests.control.conftest import Running
+from tests.gitea.rig import Rig
 
 PATH = "/api/gitea-workflow/audit"
 
@@ -133,3 +134,20 @@ async def test_what_makes_no_sense_is_refused(running: Running, query: dict[str,
     async with running.client(await running.key("reader")) as client:
         answer = await client.get(PATH, params=query)
     assert (answer.status_code, answer.json()["error"]) == (400, "invalid_request")
+
+
+async def test_a_claim_is_found_under_its_task(running: Running, rig: Rig) -> None:
+    # GW-R-222, GW-R-230
+    first, second = rig.ask(12), rig.ask(13)
+    lease = rig.running(first)
+    rig.leave(first, "wait", lease)
+    rig.running(second)
+    found = await _events(running, taskId=first)
+    assert {event["taskId"] for event in found} == {first}
+    assert [event["action"] for event in found if event["kind"] == "move"][:4] == [
+        "task.receive", "task.enqueue", "task.claim", "task.start",
+    ]  # fmt: skip
+    assert {event["leaseId"] for event in found if event["action"].startswith("lease.")} == {lease.lease_id}
+    assert {"lease.acquire", "lease.release"} <= {event["action"] for event in found}
+    both = await _events(running, taskId=first, leaseId=lease.lease_id)
+    assert "task.claim" in {event["action"] for event in both}

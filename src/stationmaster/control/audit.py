@@ -16,6 +16,7 @@ from stationmaster.command import LedgerPort
 from stationmaster.control.commands import Answer, Input, Site, Text, command
 from stationmaster.control.grants import Read
 from stationmaster.errors import Invalid
+from stationmaster.gitea.machine import TASK
 from stationmaster.ledger import history
 from stationmaster.ledger.history import Entry
 from stationmaster.ledger.tx import Reader
@@ -33,10 +34,15 @@ REFS: Mapping[str, tuple[str, ...]] = {
     "leaseId": ("lease",),
     "requestId": ("request",),
 }
+# A lease names what it is held for as its subject: of a repository's, that is the task.
+_LOOKED_UP = {"taskId": ("task", "subject")}
+_HELD = "gitea.repo"
 _CHUNK = 500
 # A filter that matches little must not hold a reader for long; the cursor goes on from where it stopped.
 _MOST_CHUNKS = 20
 _SLICE = "gitea_"
+_TASK = TASK.table
+_RUN = "run_"
 _CODES = ("code", "error_code")
 
 Filter = Text | None
@@ -136,22 +142,34 @@ def _chunk(reader: Reader, found: _Filter, after: int) -> list[Entry]:
     if not found.refs:
         return history.page(reader, after=after, limit=_CHUNK)
     name, value = next(iter(found.refs.items()))
+    return carrying(reader, name, value, after=after, limit=_CHUNK)
+
+
+def carrying(reader: Reader, name: str, value: str, *, after: int, limit: int) -> list[Entry]:
+    """Returns the entries that carry a correlation id, in order, after a seq; a task's own moves always carry its."""
     # The same row may carry the id under two kinds.
     rows = {
         entry.seq: entry
-        for kind in REFS[name]
-        for entry in history.by_ref(reader, kind, value, after=after, limit=_CHUNK)
+        for kind in _LOOKED_UP.get(name, REFS[name])
+        for entry in history.by_ref(reader, kind, value, after=after, limit=limit)
     }
-    return [rows[seq] for seq in sorted(rows)][:_CHUNK]
+    if name == "taskId":
+        # Whoever claims does not know beforehand which task that will be, so the command cannot name it.
+        rows |= {entry.seq: entry for entry in history.by_entity(reader, _TASK, value) if entry.seq > after}
+    return [rows[seq] for seq in sorted(rows)][:limit]
 
 
 def _refs(reader: Reader, entry: Entry, of_command: dict[int, dict[str, list[str]]]) -> dict[str, list[str]]:
     if entry.command not in of_command:
         of_command[entry.command] = history.refs(reader, entry.command)
     refs = dict(of_command[entry.command])
+    if entry.machine == _TASK and entry.entity is not None:
+        refs["task"] = [entry.entity]
     if entry.kind not in {"command", "move"}:
         for kind, values in history.refs(reader, entry.seq).items():
             refs[kind] = [*values, *(value for value in refs.get(kind, ()) if value not in values)]
+    if _HELD in refs and "subject" in refs:
+        refs.setdefault("task", refs["subject"])
     return refs
 
 
@@ -186,7 +204,15 @@ def _event(entry: Entry, refs: Mapping[str, list[str]]) -> dict[str, Any]:
         "errorCode": entry.outcome if entry.kind == "refusal" else code,
         "metadata": data | {"command": entry.command_name},
     }
-    return event | {name: next(iter(_values(refs, name)), None) for name in REFS}
+    ids = {name: next(iter(_values(refs, name)), None) for name in REFS}
+    return event | ids | _turn(refs)
+
+
+def _turn(refs: Mapping[str, list[str]]) -> dict[str, str | None]:
+    """Tells our own id of a turn from the agent's, where an event carries both (GW-R-148)."""
+    values = _values(refs, "turnId")
+    ours = next((value for value in values if value.startswith(_RUN)), None)
+    return {"turnRef": ours, "turnId": next((value for value in values if value != ours), ours)}
 
 
 def _after(cursor: str | None) -> int:

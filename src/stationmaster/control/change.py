@@ -60,13 +60,13 @@ async def cancel(site: Site, grant: Operate, given: Task) -> Answer:
     return await _ask(site, grant, "cancel", given.task_id, given)
 
 
-@command("task.abort", "POST", f"{_API}/tasks/{{taskId}}/abort", cli="task abort")
+@command("task.abort", "POST", f"{_API}/tasks/{{taskId}}/abort", cli="task abort", later=True)
 async def abort(site: Site, grant: Operate, given: Task) -> Answer:
     """Stops a task that is running; what it left is saved."""
     return await _ask(site, grant, "abort", given.task_id, given)
 
 
-@command("task.unblock", "POST", f"{_API}/tasks/{{taskId}}/unblock", cli="task unblock")
+@command("task.unblock", "POST", f"{_API}/tasks/{{taskId}}/unblock", cli="task unblock", later=True)
 async def unblock(site: Site, grant: Operate, given: Task) -> Answer:
     """Lets a blocked task be tried once more after its workspace was looked at again."""
     return await _ask(site, grant, "unblock", given.task_id, given)

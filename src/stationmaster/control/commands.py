@@ -66,7 +66,10 @@ Handler = Callable[[Site, G, I], Awaitable[Answer]]
 
 @dataclass(frozen=True, slots=True)
 class Command(Generic[G, I]):
-    """One command as every door sees it; `cli` is empty when the command line has a form of its own."""
+    """One command as every door sees it; `cli` is empty when the command line has a form of its own.
+
+    `later` tells that a worker finishes what the command accepts: its answer says `pending` until then.
+    """
 
     name: str
     method: Method
@@ -76,6 +79,7 @@ class Command(Generic[G, I]):
     inputs: type[I]
     summary: str
     run: Handler[G, I]
+    later: bool = False
 
     @property
     def in_path(self) -> tuple[str, ...]:
@@ -83,7 +87,9 @@ class Command(Generic[G, I]):
         return tuple(_PARAM.findall(self.path))
 
 
-def command(name: str, method: Method, path: str, *, cli: str = "") -> Callable[[Handler[G, I]], Command[G, I]]:
+def command(
+    name: str, method: Method, path: str, *, cli: str = "", later: bool = False
+) -> Callable[[Handler[G, I]], Command[G, I]]:
     """Declares the decorated handler as a command; raises Bug when its declaration does not hold together."""
 
     def declare(handler: Handler[G, I]) -> Command[G, I]:
@@ -97,6 +103,7 @@ def command(name: str, method: Method, path: str, *, cli: str = "") -> Callable[
             inputs=hints["given"],
             summary=(inspect.getdoc(handler) or "").partition("\n")[0],
             run=handler,
+            later=later,
         )
         wire = {field.encode_name for field in msgspec.structs.fields(made.inputs)}
         if not made.summary or not wire.issuperset(made.in_path):

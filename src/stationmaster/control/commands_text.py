@@ -21,10 +21,23 @@ Bodies are JSON objects; an unknown field is refused. A change carries a `reques
 `reason`: the same id again gets the first answer and has no second effect; the same id with anything else is refused
 (`request_id_conflict`). The command line makes up the id unless `--request-id` gives one.
 
+What a worker has to finish is answered with 202 and `"pending": true`. A repeat is refused (`request_in_progress`)
+until it is finished, and then answered with how it ended; the command line waits for that.
+
 An error is `{"error": code, "message": sentence, "details": {...}}`:
 
 | kind | HTTP status | exit code | code unless a better one is known |
 |---|---|---|---|
+"""
+
+
+_TAIL = """
+## Command lines of their own
+
+- `stationmaster audit [--task ID] [--repo KEY] …` prints events and, last, the proof chain that they make: delivery,
+  task, session, thread, turn, comment. With `--json` one event a line, then `{"chain": {…}}`.
+- `stationmaster task watch ID` follows a task until it rests, a line for each thing that happens. Exit status: 0 it
+  succeeded, 10 it failed, 11 somebody stopped it, 12 it waits for its user, 13 its workspace is blocked.
 """
 
 
@@ -34,7 +47,7 @@ def render() -> str:
         f"| {kind} | {meaning.status} | {meaning.exit_code} | `{meaning.code}` |\n"
         for kind, meaning in MEANINGS.items()
     ]
-    return "".join([_HEAD, *kinds, *(_section(command) for command in COMMANDS)])
+    return "".join([_HEAD, *kinds, *(_section(command) for command in COMMANDS), _TAIL])
 
 
 def _section(command: Command[Any, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Command lines with a form of their own: the audit in full, and a task as it changes."""
+"""Command lines with a form of their own: the audit with its proof chain, and a task as it changes."""
 
 from __future__ import annotations
 
@@ -8,18 +8,21 @@ from typing import Annotated, Any
 
 import typer
 
-from stationmaster.control import render
+from stationmaster.control import render, watch
 from stationmaster.control.audit import audit
 from stationmaster.control.cli import OpenDoor
+from stationmaster.control.proof import Proof
 from stationmaster.control.socket import Door
 
 _PAGE = 1000
-_CHAIN = ("deliveryId", "taskId", "sessionKey", "threadId", "turnId", "commentId")
 _COLUMNS = ("seq", "timestamp", "actor", "action", "fromState", "toState", "outcome", "errorCode")
 
 
 def mount(root: typer.Typer, open_door: OpenDoor) -> None:
-    """Adds `audit`."""
+    """Adds `audit` and `task watch`."""
+    tasks = next(group.typer_instance for group in root.registered_groups if group.name == "task")
+    if tasks is not None:
+        watch.mount(tasks, open_door)
 
     @root.command("audit", help="Prints the audit from history alone; with --json one event a line, then the chain.")
     def _audit(
@@ -66,18 +69,17 @@ def events(door: Door, wire: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _print_audit(found: Iterator[dict[str, Any]], *, as_json: bool) -> None:
-    chain: dict[str, list[str]] = {name: [] for name in _CHAIN}
+    proof = Proof()
     shown = []
     for event in found:
-        for name, values in chain.items():
-            if event[name] is not None and event[name] not in values:
-                values.append(event[name])
+        proof.add(event)
         if as_json:
             typer.echo(json.dumps(event, ensure_ascii=False))
         else:
             shown.append(event)
     if as_json:
-        typer.echo(json.dumps({"chain": chain}, ensure_ascii=False))
+        typer.echo(json.dumps({"chain": proof.ids}, ensure_ascii=False))
         return
     typer.echo(render.table(shown, _COLUMNS))
-    typer.echo("\n" + "\n".join(f"{name.ljust(12)}{render.text(values)}" for name, values in chain.items()))
+    if rows := proof.lines():
+        typer.echo("\nProof, from this history alone:\n" + render.aligned(rows))

@@ -40,19 +40,31 @@ def table(rows: Sequence[Mapping[str, Any]], columns: Iterable[str] = ()) -> str
     )
 
 
+def aligned(rows: Iterable[Sequence[Any]]) -> str:
+    """Returns rows in aligned columns without a heading; nothing is cut."""
+    cells = [[text(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells
+    )
+
+
 def page(body: Any, columns: Mapping[str, Sequence[str]] | None = None) -> str:
-    """Returns a whole answer: its plain values first, then a table for each list of objects in it."""
+    """Returns a whole answer: its plain values first, then a block for each object and a table for each list in it."""
     if not isinstance(body, Mapping):
         return text(body)
     chosen = columns or {}
-    lists = {name: value for name, value in body.items() if _is_table(value)}
-    plain = {name: value for name, value in body.items() if name not in lists}
-    width = max((len(name) for name in plain), default=0)
-    parts = ["\n".join(f"{name.ljust(width)}  {text(value)}" for name, value in plain.items())] if plain else []
-    for name, rows in lists.items():
-        shown = table(rows, chosen.get(name, ()))
+    blocks = {name: value for name, value in body.items() if _is_table(value) or _is_object(value)}
+    plain = [(name, value) for name, value in body.items() if name not in blocks]
+    parts = [aligned(plain)] if plain else []
+    for name, value in blocks.items():
+        shown = page(value, chosen) if _is_object(value) else table(value, chosen.get(name, ()))
         parts.append(shown if len(body) == 1 else f"{name}:\n{shown}")
     return "\n\n".join(parts)
+
+
+def _is_object(value: Any) -> bool:
+    return isinstance(value, Mapping) and bool(value)
 
 
 def _is_table(value: Any) -> bool:

@@ -29,9 +29,10 @@ _TIMEOUT_S = 60.0
 
 
 class Door:
-    """Calls commands by their declaration; made by `opened`."""
+    """Calls commands by their declaration; made by `opened`. `live` tells that a daemon works behind it."""
 
-    def __init__(self, client: httpx.AsyncClient, runner: asyncio.Runner) -> None:
+    def __init__(self, client: httpx.AsyncClient, runner: asyncio.Runner, *, live: bool) -> None:
+        self.live = live
         self._client = client
         self._runner = runner
 
@@ -67,7 +68,8 @@ def opened(path: Path, local: LocalApp) -> Iterator[Door]:
     """Opens a door: the daemon at the socket `path` when one listens there, else the app that `local` makes."""
     with contextlib.ExitStack() as stack:
         runner = stack.enter_context(asyncio.Runner())
-        if listens(path):
+        live = listens(path)
+        if live:
             name = stack.enter_context(short(path))
             transport: httpx.AsyncBaseTransport = httpx.AsyncHTTPTransport(uds=name)
         else:
@@ -75,7 +77,7 @@ def opened(path: Path, local: LocalApp) -> Iterator[Door]:
             transport = httpx.ASGITransport(_as_owner(stack.enter_context(entered)), raise_app_exceptions=True)
         client = httpx.AsyncClient(transport=transport, base_url=_BASE, timeout=_TIMEOUT_S, trust_env=False)
         stack.callback(lambda: runner.run(client.aclose()))
-        yield Door(client, runner)
+        yield Door(client, runner, live=live)
 
 
 def listens(path: Path) -> bool:

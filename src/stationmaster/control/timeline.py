@@ -12,7 +12,7 @@ import msgspec
 
 from stationmaster import canonical
 from stationmaster.clock import iso
-from stationmaster.control.audit import action_of
+from stationmaster.control.audit import action_of, carrying
 from stationmaster.control.commands import Answer, Input, Site, Text, command
 from stationmaster.control.grants import Read
 from stationmaster.control.views import Q, task_state
@@ -53,7 +53,7 @@ def page(reader: Reader, task_id: str, cursor: str | None) -> Row:
     """
     state = task_state(reader, task_id)
     seq, run_id, number = _position(cursor)
-    entries = history.by_ref(reader, "task", task_id, after=seq, limit=_PAGE)
+    entries = carrying(reader, "taskId", task_id, after=seq, limit=_PAGE)
     # Above the horizon a number may still appear between two that are there.
     entries = [entry for entry in entries if entry.seq <= history.horizon(reader)]
     done = reader.many(Q.run_events, task_id=task_id, run_id=run_id, seq=number, limit=_PAGE)

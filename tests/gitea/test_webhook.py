@@ -178,6 +178,17 @@ async def test_many_first_triggers_register_one_repository(door: Door) -> None: 
     assert len(door.rig.events("repo.register")) == 1
 
 
+@BOTH
+async def test_of_many_answers_at_once_one_continues_the_task(door: Door) -> None:  # GW-R-060
+    task_id = door.rig.waiting()
+    replies = await asyncio.gather(*(door.say(told(comment_id=2000 + n), f"answer-{n}") for n in range(20)))
+    assert {reply.status for reply in replies} == {202}
+    assert len({reply.task_id for reply in replies}) == 20
+    assert task_id in {reply.task_id for reply in replies}
+    assert len(door.rig.ledger.read(store.follow_ups, task_id)) == 1
+    assert door.rig.count("gitea_trigger") == 21
+
+
 # Refused at the door --------------------------------------------------------------------------------------------------
 
 

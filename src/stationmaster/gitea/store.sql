@@ -137,9 +137,6 @@ SELECT id, state, rev, delivery_key, delivery_id, repository_id, session_id, res
   reply_failure, created_at, updated_at FROM gitea_task WHERE state IN ('preparing', 'running', 'verifying_reply', 'aborting')
 ORDER BY created_at, id LIMIT :limit;
 
--- name: blocked_of_repository :one
-SELECT count(*) AS n FROM gitea_task WHERE repository_id = :repository_id AND state = 'blocked_workspace';
-
 -- name: tell_author :run
 INSERT INTO gitea_refused_author (instance_id, author_id, day) VALUES (:instance_id, :author_id, :day)
 ON CONFLICT (instance_id, author_id, day) DO NOTHING;
@@ -219,10 +216,6 @@ SELECT id, state, rev, task_id, run_id, kind, repository_id, resource_key, numbe
 SELECT id, state, rev, task_id, run_id, kind, repository_id, resource_key, number, body_hash, term, native_id, error_code,
   created_at, updated_at FROM gitea_comment WHERE state IN ('pending', 'sent') AND created_at <= :before
 ORDER BY created_at, id LIMIT :limit;
-
--- name: comment_by_native :one
-SELECT id, state, rev, task_id, run_id, kind, repository_id, resource_key, number, body_hash, term, native_id, error_code,
-  created_at, updated_at FROM gitea_comment WHERE native_id = :native_id AND repository_id = :repository_id;
 
 -- name: add_comment_body :run
 INSERT INTO gitea_comment_body (comment_key, body) VALUES (:comment_key, :body);

@@ -136,6 +136,12 @@ def delivery(reader: Reader, delivery_key: str) -> Delivery | None:
     return None if row is None else read(row, Delivery)
 
 
+def old_deliveries(reader: Reader) -> int:
+    """Returns how many deliveries may be forgotten now."""
+    row = reader.one(Q.old_deliveries, now=reader.now)
+    return 0 if row is None else int(row["n"])
+
+
 def prune_deliveries(tx: Tx, limit: int = 200) -> int:
     """Forgets deliveries that are past their time and whose task is at its end; returns how many (GW-R-027)."""
     return tx.run(Q.prune_deliveries, now=tx.now, limit=limit)

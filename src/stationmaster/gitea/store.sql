@@ -174,6 +174,11 @@ VALUES (:delivery_key, :delivery_id, :event_type, :received_at, :normalized, :st
 SELECT delivery_key, delivery_id, event_type, received_at, normalized, status, reason_code, http_status, response_body,
   payload_hash, task_id, expires_at FROM gitea_delivery WHERE delivery_key = :delivery_key;
 
+-- name: old_deliveries :one
+SELECT count(*) AS n FROM gitea_delivery d LEFT JOIN gitea_task t ON t.id = d.task_id
+WHERE d.expires_at <= :now AND (t.id IS NULL OR t.state IN ('succeeded', 'succeeded_with_rest_fallback', 'failed',
+  'failed_reply', 'cancelled', 'aborted', 'ignored', 'duplicate', 'rejected'));
+
 -- name: prune_deliveries :run
 -- What is past its time and whose task is at its end (GW-R-027); the content keys stay.
 DELETE FROM gitea_delivery WHERE delivery_key IN (

@@ -11,9 +11,12 @@ import psycopg
 import pytest
 
 from stationmaster.clock import ManualClock
+from stationmaster.command import Cmd
+from stationmaster.control.dispatch import Dispatch
 from stationmaster.errors import Bug, Illegal, Stale
 from stationmaster.gitea import model, store
 from stationmaster.gitea.machine import COMMENT, MACHINES, REPOSITORY, SESSION, TASK
+from stationmaster.ledger import history
 from stationmaster.ledger.ledger import PostgresSettings
 from stationmaster.ledger.tx import Tx
 from stationmaster.machine import UNBORN, Machine
@@ -206,6 +209,28 @@ def test_a_stale_writer_changes_nothing(rig: Rig) -> None:  # GW-R-039
         rig.do(late)
     assert conflict.value.code == "version_conflict"
     assert (rig.state(task_id), rig.events("late")) == ("cancelled", [])
+
+
+async def test_a_move_that_is_no_edge_is_undone_and_told(rig: Rig) -> None:  # GW-R-072, GW-R-230
+    task_id = rig.ask()
+    port = Dispatch(rig.ledger, threads=1)
+
+    def body(tx: Tx) -> None:
+        tx.event("before")
+        tx.move(TASK, task_id, "confirm", rev=1)
+
+    for dedupe in (None, "a-request"):
+        with pytest.raises(Illegal):
+            await port.do(Cmd("wrong", "system", "test", dedupe, {"task": task_id}), body)
+    port.close()
+    (alert,) = rig.events("illegal_transition")
+    assert (alert.kind, alert.outcome, alert.data and alert.data["command"]) == (
+        "refusal",
+        "illegal_transition",
+        "wrong",
+    )
+    assert "illegal_transition" in {entry.name for entry in rig.ledger.read(history.by_ref, "task", task_id)}
+    assert (rig.state(task_id), rig.events("before")) == ("queued", [])
 
 
 def test_every_move_leaves_its_row_in_the_same_transaction(rig: Rig) -> None:  # GW-R-072, GW-R-228

@@ -10,16 +10,23 @@ import asyncio
 import contextvars
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+import structlog
+
 from stationmaster.command import Cmd
-from stationmaster.ledger.ledger import Ledger
+from stationmaster.errors import Illegal
+from stationmaster.ledger.ledger import Ledger, Tx
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 _READERS = 4
+_NO_EDGE = "illegal_transition"
+
+_log = structlog.get_logger(__name__)
 
 
 class Dispatch:
@@ -36,7 +43,13 @@ class Dispatch:
 
     async def do(self, cmd: Cmd, fn: Callable[Concatenate[Any, P], R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Runs one command and returns once it is durable."""
-        return await _landed(self.ledger.submit(cmd, fn, *args, **kwargs))
+        try:
+            return await _landed(self.ledger.submit(cmd, fn, *args, **kwargs))
+        except Illegal as refused:
+            if refused.code == _NO_EDGE and cmd.dedupe is None:  # with a dedupe the refusal is stored already
+                _log.error("illegal_transition", command=cmd.name, cause=cmd.cause, error=refused.message)
+                await _landed(self.ledger.submit(replace(cmd, name=_NO_EDGE), _alert, cmd.name, refused.message))
+            raise
 
     async def hot(self, fn: Callable[Concatenate[Any, P], R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Writes hot tables only."""
@@ -55,6 +68,11 @@ class Dispatch:
         """Waits for what is running and ends the threads; the ledger stays open."""
         self._off.shutdown(wait=True, cancel_futures=True)
         self._read.shutdown(wait=True, cancel_futures=True)
+
+
+def _alert(tx: Tx, command: str, sentence: str) -> None:
+    # GW-R-072: what was tried is undone, that it was tried is told.
+    tx.refusal(_NO_EDGE, _NO_EDGE, command=command, sentence=sentence)
 
 
 async def _landed(future: Future[R]) -> R:

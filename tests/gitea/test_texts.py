@@ -180,3 +180,10 @@ def test_names_and_lines_of_others_are_harmless(text: str) -> None:
 def test_nothing_the_host_says_is_a_mention_of_the_bot() -> None:  # GW-R-058
     for said in (texts.start_receipt(KEY), texts.end_receipt(KEY, "failed", codes.TURN_FAILED)):
         assert mention.find(said, "giteabot") is None
+
+
+def test_a_commits_subject_is_the_answers_first_line() -> None:
+    assert texts.summary("\n## **Fixed** the `title`\n\nmore") == "Fixed the title"
+    assert texts.summary("@bob please <look>") == "bob please ‹look›"
+    assert len(texts.summary("x" * 200)) == 72
+    assert texts.summary(" \n--\n") == ""

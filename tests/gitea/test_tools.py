@@ -112,6 +112,9 @@ async def test_a_reply_publishes_what_the_tree_holds(at: Bench) -> None:
     assert (await at.call("reply", body="Better now.")).ok
     [pull] = at.world.admin.pulls(REPO)
     assert f"Commit {pull['head']['sha']} · #{pull['number']}" in at.finals[0]
+    subject, _, trailer = at.world.admin.commits(REPO, pull["head"]["sha"])[0]["message"].partition("\n")
+    assert subject == "Better now."
+    assert trailer.strip() == f"stationmaster: {at.hold.task.id} {at.run_id} publish"
 
 
 async def test_publish_alone_posts_nothing(at: Bench) -> None:

@@ -79,16 +79,19 @@ async def publish(
     *,
     title: str | None = None,
     body: str | None = None,
+    summary: str | None = None,
 ) -> Published:
     """Commits, pushes and proposes what is new on the task branch, and tells the answer's last lines.
 
-    Raises only when the lease is lost: then nobody may answer any more.
+    `summary` is the commit's first line where there is no title. Raises only when the lease is lost: then nobody may
+    answer any more.
     """
     await hold.check()
     message = f"stationmaster: {task.id} {run_id} publish"
+    subject = title or summary
     sha = None
     try:
-        sha = (await _commit(gear, hold, task, run_id, place, f"{title}\n\n{message}" if title else message)).after
+        sha = (await _commit(gear, hold, task, run_id, place, f"{subject}\n\n{message}" if subject else message)).after
         return await _Publishing(gear, hold, task, place, sha).go(title, body)
     except StationmasterError as error:
         if error.code == codes.LEASE_LOST:

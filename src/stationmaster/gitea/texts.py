@@ -126,6 +126,15 @@ def pull_body(number: int, language: Language = "en") -> str:
     return f"Changes asked for in #{number}."
 
 
+def summary(text: str, longest: int = 72) -> str:
+    """Returns the first line of an answer as a commit's subject; empty when it has no words."""
+    for line in text.splitlines():
+        said = plain(re.sub(r"[*`]", "", line).strip().lstrip("#>- "), longest)
+        if said:
+            return said
+    return ""
+
+
 def word(text: str, longest: int = 200) -> str:
     """Returns a name, branch or sha with everything removed that could act as markup or as a mention."""
     return re.sub(r"[^\w./+-]", "", text)[:longest]

@@ -167,7 +167,9 @@ class Tools:
         first = await self._decided()
         if first is not None:
             return _result(first)
-        published = await publish.publish(self._gear, self._hold, self._task, self._run_id, self._place)
+        published = await publish.publish(
+            self._gear, self._hold, self._task, self._run_id, self._place, summary=texts.summary(body)
+        )
         mark = marker.final(self._task.id, self._run_id, self._task.resource_key)
         text = texts.answer(body, (*self._place.notes, *published.footer), mark)
         return await self._post("mcp_final", actions.final_key(self._task.id, self._run_id), text)

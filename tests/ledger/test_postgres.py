@@ -17,6 +17,7 @@ from tests.conftest import PostgresServer
 from tests.contract.test_commands import cmd, move, post
 from tests.ledger import parcels
 from tests.ledger.parcels import Q
+from tests.support import eventually
 
 X = queries.parse(
     """
@@ -63,6 +64,12 @@ class Held:
         return self.future.result(10)
 
 
+def waits_for_a_lock(settings: PostgresSettings) -> bool:
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+    with psycopg.connect(settings.dsn, autocommit=True) as connection:
+        return bool(eventually(lambda: connection.execute(waiting).fetchall()[0][0], 5))
+
+
 def test_nothing_above_the_horizon_while_a_transaction_runs(ledger: Ledger) -> None:
     ledger.do(cmd(), post, "p1", address="a1")
     ledger.do(cmd(), post, "p2", address="a2")
@@ -98,9 +105,10 @@ def test_a_transaction_with_a_later_id_and_an_earlier_number_holds_the_horizon(
     assert [e.seq for e in ledger.read(history.page)] == [1, 2, 3, 4]
 
 
-def test_an_equal_request_waits_and_reads_the_first_receipt(ledger: Ledger) -> None:
+def test_an_equal_request_waits_and_reads_the_first_receipt(ledger: Ledger, settings: PostgresSettings) -> None:
     held = Held(ledger, "r1")
     waiting = ledger.submit(cmd(dedupe="r1"), held._body, "held")
+    assert waits_for_a_lock(settings)
     assert not waiting.done()
     assert held.let_go() == "held"
     assert waiting.result(10) == "held"
@@ -153,7 +161,7 @@ def test_a_lost_connection_is_unavailable_and_the_next_command_works(ledger: Led
     assert len(ledger.read(history.page)) == 2
 
 
-def test_a_move_waits_for_the_row_and_then_is_stale(ledger: Ledger) -> None:
+def test_a_move_waits_for_the_row_and_then_is_stale(ledger: Ledger, settings: PostgresSettings) -> None:
     ledger.do(cmd(), post, "p1")
     entered, go = threading.Event(), threading.Event()
 
@@ -166,12 +174,13 @@ def test_a_move_waits_for_the_row_and_then_is_stale(ledger: Ledger) -> None:
     first = ledger.submit(cmd(), slow)
     assert entered.wait(10)
     second = ledger.submit(cmd(), move, "p1", "recall", 0)
+    assert waits_for_a_lock(settings)
     go.set()
     assert first.result(10) == "travelling"
     assert getattr(second.exception(10), "code", None) == "version_conflict"
 
 
-def test_held_keeps_the_lease_until_the_commit(ledger: Ledger, clock: ManualClock) -> None:
+def test_held_keeps_the_lease_until_the_commit(ledger: Ledger, settings: PostgresSettings, clock: ManualClock) -> None:
     def take(tx: Tx, owner: str) -> lease.Lease | None:
         return lease.acquire(tx, kind="road", key="1", owner=owner, incarnation="i", subject="s", ttl_s=10)
 
@@ -189,6 +198,7 @@ def test_held_keeps_the_lease_until_the_commit(ledger: Ledger, clock: ManualCloc
     assert entered.wait(10)
     clock.advance(20)
     taking = ledger.submit(cmd(), take, "w2")
+    assert waits_for_a_lock(settings)
     go.set()
     written = writing.result(10)
     assert taking.result(10) is not None

@@ -23,8 +23,11 @@ def eventually(probe: Callable[[], T], timeout: float = 20.0) -> T:
         time.sleep(_PAUSE)
 
 
-async def eventually_async(probe: Callable[[], Awaitable[T]], timeout: float = 20.0) -> T:  # noqa: ASYNC109 - see above
-    """Does the same for a coroutine function; a timeout that cancelled it could not tell its last answer."""
+async def eventually_async(
+    probe: Callable[[], Awaitable[T | None]],
+    timeout: float = 20.0,  # noqa: ASYNC109 - one that cancelled the probe could not tell its last answer
+) -> T:
+    """Does the same for a coroutine function."""
     end = time.monotonic() + timeout
     while True:
         answer = await probe()

@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.rules.tree import PACKAGE, ROOT, TESTS, TOOLS, parsed, short, sources
 
 # Folders of tests that tell a story or hold a law across modules instead of testing one.
-FREE = {"contract", "crash", "races", "properties", "journeys", "rules", "standins", "console"}
+FREE = {"acceptance", "contract", "crash", "races", "properties", "journeys", "rules", "standins", "console"}
 BANNED = re.compile(r"Manager|Service|Helper|Util")
 BANNED_FILES = {"common", "util", "utils", "helper", "helpers", "manager", "service", "misc"}
 DOTTED = re.compile(r"(?<![\w.])\.\./[\w.-]+")

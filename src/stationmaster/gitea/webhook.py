@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from stationmaster import canonical
 from stationmaster.clock import MICROS
 from stationmaster.command import Cmd, LedgerPort
@@ -26,6 +28,7 @@ from stationmaster.ledger.tx import Tx
 
 _DAY = 86_400 * MICROS
 _MINUTE = 60 * MICROS
+_BY_KERNEL = frozenset({"id", "state", "rev"})
 _MOST_RIVALS = 10
 
 
@@ -228,11 +231,10 @@ def _may_continue(said: Normalised, settings: GiteaSettings) -> bool:
 
 
 def _new_task(tx: Tx, said: Normalised, known: _Known, repository: Repository, session_id: str) -> Task:
-    task_id = said.task_id
-    tx.born(
-        TASK,
-        task_id,
-        "receive",
+    task = Task(
+        id=said.task_id,
+        state="received",
+        rev=0,
         delivery_key=known.key,
         delivery_id=said.delivery_id,
         repository_id=repository.id,
@@ -247,12 +249,18 @@ def _new_task(tx: Tx, said: Normalised, known: _Known, repository: Repository, s
         attempt=0,
         reply_attempt=0,
         unblock_attempt=0,
+        next_retry_at=None,
+        retry_purpose=None,
+        error_code=None,
+        reply_failure=None,
         created_at=tx.now,
         updated_at=tx.now,
     )
-    tx.run(Q.add_instruction, task_id=task_id, body=said.instruction)
-    _trigger(tx, said, task_id, None)
-    return step(tx, store.task(tx, task_id), "enqueue", known.settings)
+    cols = {name: value for name, value in msgspec.structs.asdict(task).items() if name not in _BY_KERNEL}
+    tx.born(TASK, task.id, "receive", **cols)
+    tx.run(Q.add_instruction, task_id=task.id, body=said.instruction)
+    _trigger(tx, said, task.id, None)
+    return step(tx, task, "enqueue", known.settings)
 
 
 def _continue(tx: Tx, said: Normalised, known: _Known, task: Task) -> Task:

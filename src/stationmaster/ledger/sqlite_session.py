@@ -136,8 +136,11 @@ class SqliteSession:
 
     def add_refs(self, refs: Refs, seq: int) -> None:
         """Writes the correlation ids of a command or event."""
-        for pair in pairs(refs):
-            self._text("INSERT INTO ref VALUES (?, ?, ?)", (*pair, seq), "ref")
+        given = pairs(refs)
+        if given:
+            # One statement for all: each gives up the interpreter's lock, and the event loop waits to take it.
+            text = "INSERT INTO ref VALUES (?, ?, ?)" + ", (?, ?, ?)" * (len(given) - 1)
+            self._text(text, tuple(part for pair in given for part in (*pair, seq)), "ref")
 
     def seal(self, seq: int) -> None:
         """Closes the command."""

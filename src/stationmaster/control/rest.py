@@ -74,7 +74,8 @@ def app(
     routes.append(Route("/healthz", _guarded(_health), methods=["GET"]))
     routes.append(Route("/readyz", _guarded(_readiness(site.port, ready, runs_refused)), methods=["GET"]))
     if webhook is not None:
-        routes.append(Route("/api/gitea/webhook", _guarded(_webhook(webhook)), methods=["POST"]))
+        # First: addresses are tried in order, and this is the one under load.
+        routes.insert(0, Route("/api/gitea/webhook", _guarded(_webhook(webhook)), methods=["POST"]))
     return Starlette(routes=routes, exception_handlers={404: _no_route, 405: _no_method})
 
 

@@ -107,7 +107,7 @@ class Rig:
                 for run_id in rig.run_ids():
                     process.sweep(run_id)
 
-    def configure(self, **gitea: Any) -> None:
+    def configure(self, sections: Json | None = None, **gitea: Any) -> None:
         """Writes the home's settings: everything short, so that nothing waits for long."""
         self.settings = {
             "gitea": {
@@ -126,6 +126,7 @@ class Rig:
             "web": {"port": 0},
             "worker": {"max_runs": 4},
             "codex": {"config": scripted_model(self.model.base_url)},
+            **(sections or {}),
         }
         self.product.configure(self.settings, token=self.token, webhook_secret=self.hook_secret)
 

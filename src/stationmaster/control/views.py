@@ -13,7 +13,7 @@ from stationmaster.clock import iso
 from stationmaster.errors import Invalid, NotFound
 from stationmaster.gitea import codes
 from stationmaster.gitea.machine import TASK
-from stationmaster.ledger import queries
+from stationmaster.ledger import history, queries
 from stationmaster.ledger.tx import Reader
 
 Q = queries.load("stationmaster.control", "views.sql")
@@ -113,10 +113,9 @@ def task(reader: Reader, task_id: str) -> Row:
         }
         for each in reader.many(Q.follow_ups, task_id=task_id)
     ]
-    code = row["error_code"]
     return {
         "task": _task(reader, row) | {"instruction": row["instruction"], "followUps": follow_ups},
-        "error": None if code is None else {"code": code, "message": codes.text(code)},
+        "error": _error(reader, row),
         "session": {
             "sessionKey": row["resource_key"],
             "kind": row["kind"],
@@ -138,6 +137,18 @@ def task(reader: Reader, task_id: str) -> Row:
             for each in reader.many(Q.branches, session_id=row["session_id"])
         ],
     }
+
+
+def _error(reader: Reader, row: Row) -> Row | None:
+    code = row["error_code"]
+    if code is None:
+        return None
+    said: Row = {"code": code, "message": codes.text(code)}
+    if row["state"] == "blocked_workspace":
+        # What is in the way, and what to do about it, was told when the task was blocked.
+        told = [each for each in history.by_ref(reader, "task", row["id"]) if each.name == "workspace.blocked"]
+        said["detail"] = (told[-1].data or {}).get("sentence") if told else None
+    return said
 
 
 def task_state(reader: Reader, task_id: str) -> str:

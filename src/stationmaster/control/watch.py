@@ -97,7 +97,10 @@ def line(row: dict[str, Any]) -> str:
     if not words:
         return ""
     shown = render.text(words)
-    return f"{row['at'][11:19]}  {row['kind'].ljust(7)}  {shown if len(shown) <= _CELL else shown[: _CELL - 1] + '…'}"
+    # What an agent says may be a novel; what we say is meant to be read to its end.
+    if row["kind"] == "agent" and len(shown) > _CELL:
+        shown = shown[: _CELL - 1] + "…"
+    return f"{row['at'][11:19]}  {row['kind'].ljust(7)}  {shown}"
 
 
 def _moved(row: dict[str, Any]) -> str:

@@ -19,12 +19,14 @@ from stationmaster.gitea.gear import Gear
 from stationmaster.gitea.receipts import Relay
 from stationmaster.gitea.recovery import Recovery
 from stationmaster.gitea.scheduler import Scheduler
+from stationmaster.gitea.unblock import Unblocker
 from stationmaster.gitea.webhook import Webhook
 from stationmaster.ledger import lease
 from stationmaster.ops.home import Home
 from stationmaster.ops.loop import Loop
 
 _SCHEDULER_REST_S = 1.0
+_UNBLOCK_REST_S = 2.0
 _RECOVERY_REST_S = 3.0
 _RELAY_REST_S = 2.0
 _BOT_REST_S = 60.0
@@ -49,6 +51,8 @@ class Duties:
         self._recovery = Recovery(gear, busy=lambda: self._scheduler.task_ids)
         self._relay = Relay(gear)
         self._scheduling = Loop("scheduler", lambda: self._scheduler.tick(self._clock.now()), rest_s=_SCHEDULER_REST_S)
+        self._unblocker = Unblocker(gear)
+        self._unblocking = Loop("unblock", lambda: self._unblocker.tick(self._clock.now()), rest_s=_UNBLOCK_REST_S)
         recovery_rest_s = min(_RECOVERY_REST_S, gear.settings.ttl_s / 2)
         seen_rest_s = min(_MOST_SEEN_REST_S, dead_after_s / 4)
         self._recovering = Loop("recovery", lambda: self._recovery.tick(self._clock.now()), rest_s=recovery_rest_s)
@@ -64,8 +68,9 @@ class Duties:
         return self._refused
 
     def wake(self) -> None:
-        """Says that something may be claimable, or that somebody wants a run to stop."""
+        """Says that something may be claimable, or that an operator wants something of a run or a worktree."""
         self._scheduling.wake()
+        self._unblocking.wake()
 
     async def run(self, stop: asyncio.Event) -> None:
         """Works until `stop` is set, then ends what is under way."""
@@ -78,7 +83,7 @@ class Duties:
 
     async def _work(self, stop: asyncio.Event) -> None:
         await asyncio.gather(self._prove_walls(), self._first_look())
-        await asyncio.gather(self._scheduling.run(stop), self._recovering.run(stop))
+        await asyncio.gather(*(loop.run(stop) for loop in (self._scheduling, self._recovering, self._unblocking)))
 
     async def _first_look(self) -> None:
         # A claim leaves alone what recovery has not settled, so a look that fails must not end the daemon.

@@ -42,6 +42,30 @@ def test_a_blocked_task_goes_on_once_its_workspace_is_put_right(rig: Rig) -> Non
     assert rig.task(task_id)["task"]["unblockAttempt"] == 1
 
 
+def test_a_request_outlives_the_daemon_that_took_it(rig: Rig) -> None:
+    # GW-R-224, GW-R-190: killed when it had accepted, killed again when it had looked.
+    rig.proves(rig.rests(rig.accepted(rig.mention())))
+    [tree] = rig.trees()
+    (tree / "note.txt").write_text("somebody's own")
+    task_id = rig.accepted(rig.mention("what did you change"))
+    rig.rests(task_id, "blocked_workspace")
+    (tree / "note.txt").unlink()
+    unblock = ("task", "unblock", task_id, "--reason", "moved", "--request-id", "once", "--json")
+
+    rig.product.stop()
+    rig.start("operate.accepted", "unblock.looked")
+    assert "did not answer" in said(rig, *unblock, code=8)
+    rig.dies()
+    rig.start("unblock.looked")
+    rig.dies()
+    assert "still in progress" in said(rig, *unblock, code=7)
+    rig.start()
+    found = rig.rests(task_id, "succeeded")
+    assert json.loads(said(rig, *unblock))["state"] == "queued"
+    assert found["task"]["unblockAttempt"] == 1
+    rig.proves(found)
+
+
 def test_a_paused_product_takes_mentions_and_works_on_none(rig: Rig) -> None:
     # GW-R-253 AC-14, GW-R-125, GW-R-218
     said(rig, "pause", "--reason", "upgrade")

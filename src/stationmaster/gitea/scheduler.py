@@ -10,7 +10,8 @@ import asyncio
 from collections.abc import Callable
 
 from stationmaster.command import Cmd
-from stationmaster.gitea import actions, operate, store, turn
+from stationmaster.errors import Stale
+from stationmaster.gitea import actions, codes, operate, store, turn
 from stationmaster.gitea.gear import Gear
 from stationmaster.gitea.model import Task
 from stationmaster.gitea.run import Signals
@@ -47,12 +48,22 @@ class Scheduler:
         for repository_id in await self._gear.port.read(self._due, free + _SPARE):
             if claimed == free:
                 break
-            cmd = Cmd("task.claim", "system", f"worker:{self._gear.station.worker_id}")
-            got = await self._gear.port.do(cmd, actions.claim, repository_id, self._gear.station, self._gear.settings)
+            got = await self._claim(repository_id)
             if got is not None:
                 self._begin(*got)
                 claimed += 1
         return claimed
+
+    async def _claim(self, repository_id: str) -> tuple[Task, Lease] | None:
+        station = self._gear.station
+        cmd = Cmd("task.claim", "system", f"worker:{station.worker_id}")
+        try:
+            return await self._gear.port.do(cmd, actions.claim, repository_id, station, self._gear.settings)
+        except Stale as error:
+            if error.code != codes.VERSION_CONFLICT:
+                raise
+            # Somebody changed the task or the repository at that very moment; the next tick sees what they made of it.
+            return None
 
     async def close(self) -> None:
         """Claims no more, ends every run and saves its tree; returns when none is left."""

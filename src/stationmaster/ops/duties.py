@@ -18,6 +18,7 @@ from stationmaster.gitea import codes
 from stationmaster.gitea.gear import Gear
 from stationmaster.gitea.receipts import Relay
 from stationmaster.gitea.recovery import Recovery
+from stationmaster.gitea.retention import Retention
 from stationmaster.gitea.scheduler import Scheduler
 from stationmaster.gitea.unblock import Unblocker
 from stationmaster.gitea.webhook import Webhook
@@ -30,6 +31,7 @@ _UNBLOCK_REST_S = 2.0
 _RECOVERY_REST_S = 3.0
 _RELAY_REST_S = 2.0
 _BOT_REST_S = 60.0
+_RETENTION_REST_S = 3600.0
 _MOST_SEEN_REST_S = 30.0
 # Long enough for an interrupted turn to end and its tree to be committed; the unit file allows a minute for all.
 _CLOSE_S = 40.0
@@ -56,7 +58,9 @@ class Duties:
         recovery_rest_s = min(_RECOVERY_REST_S, gear.settings.ttl_s / 2)
         seen_rest_s = min(_MOST_SEEN_REST_S, dead_after_s / 4)
         self._recovering = Loop("recovery", lambda: self._recovery.tick(self._clock.now()), rest_s=recovery_rest_s)
+        self._retention = Retention(gear.port, delivery_days=gear.settings.delivery_days)
         self._others = (
+            Loop("retention", lambda: self._retention.tick(self._clock.now()), rest_s=_RETENTION_REST_S),
             Loop("relay", lambda: self._relay.tick(self._clock.now()), rest_s=_RELAY_REST_S),
             Loop("worker", self._say_alive, rest_s=seen_rest_s),
             Loop("bot", self._ask_who_we_are, rest_s=_BOT_REST_S),

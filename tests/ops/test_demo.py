@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import httpx
 import pytest
 
 from stationmaster.ops.demo import stage, story
@@ -82,6 +85,24 @@ def test_whoever_stops_it_finds_nothing_left(tmp_path: Path, number: signal.Sign
     assert json.loads(out.strip().splitlines()[-1])["ok"] is False
     eventually(lambda: not _holders(tmp_path))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_it_stays_up_when_asked_to_and_tells_where_to_look(tmp_path: Path) -> None:
+    with _running(tmp_path, "--keep") as demo:
+        assert demo.stdout is not None
+        told = "".join(itertools.takewhile(lambda line: "  log  " not in line, demo.stdout))
+        found = re.search(r"product +(http\S+/overview) +\(Authorization: (Bearer \S+)\)", told)
+        assert found is not None, told
+        seen = httpx.get(found[1], headers={"Authorization": found[2]}, trust_env=False)
+        assert seen.json()["tasks"] == {"succeeded": 2}
+        page = re.search(r"issue page +(\S+)", told)
+        assert page is not None
+        assert "Greetings are too quiet" in httpx.get(page[1], trust_env=False).text
+        demo.send_signal(signal.SIGINT)
+        demo.communicate(timeout=120)
+    assert demo.returncode == 0
+    assert list(tmp_path.iterdir()) == []
+    eventually(lambda: not _holders(tmp_path))
 
 
 def test_an_answer_that_never_comes_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

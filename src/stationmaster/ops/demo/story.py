@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 import threading
@@ -32,8 +33,9 @@ def play(say: Say, *, keep: bool) -> int:
         with raised() as stage:
             result = _play(stage, say)
             say(json.dumps(result))
-            if keep and result["ok"]:
-                _stay(stage, say)
+            if keep:
+                with contextlib.suppress(KeyboardInterrupt, Stopped):
+                    _stay(stage, say)
             return 0 if result["ok"] else 1
     except (KeyboardInterrupt, Stopped):
         say(json.dumps({"ok": False, "error": "It was stopped."}))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -136,7 +137,7 @@ def words(prompt: Prompt) -> dict[str, str]:
     }
 
 
-def attempt(prompt: Prompt, bypass: Bypass) -> None:
+def attempt(prompt: Prompt, bypass: Bypass, *, keep: bool = True) -> None:
     """Tries a bypass in one transaction and commits it; raises what the database said."""
     prompt.execute("BEGIN")
     try:
@@ -147,7 +148,7 @@ def attempt(prompt: Prompt, bypass: Bypass) -> None:
         with contextlib.suppress(sqlite3.OperationalError):
             prompt.execute("ROLLBACK")
         raise
-    prompt.execute("COMMIT")
+    prompt.execute("COMMIT" if keep else "ROLLBACK")
 
 
 WHO = ["sqlite as the product", "sqlite at a prompt", "postgres as the product", "postgres as the owner"]
@@ -165,37 +166,54 @@ def cases(who: list[str], *, guarded: bool) -> list[Any]:
     ]
 
 
-@pytest.fixture
-def open_prompt(
-    request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock
-) -> Iterator[Callable[[str], Prompt]]:
+def opened(who: str, where: Path, request: pytest.FixtureRequest) -> Prompt:
     """Fills a database and opens a prompt on it."""
-    opened: list[Prompt] = []
+    database: Path | PostgresSettings = where / "ledger.db"
+    if who.startswith("postgres"):
+        server: PostgresServer = request.getfixturevalue("postgres")
+        database = server.settings()
+    with Ledger.open(database, [parcels.SLICE], clock=ManualClock()) as ledger:
+        fill(ledger)
+    if isinstance(database, Path):
+        return SqlitePrompt(database, pragmas=who.endswith("product"))
+    user = {"product": "app", "owner": "owner", "superuser": "postgres"}[who.rsplit(maxsplit=1)[-1]]
+    return PostgresPrompt(make_conninfo(database.dsn, user=user), database.schema)
 
-    def prompt(who: str) -> Prompt:
-        made: Prompt
-        database: Path | PostgresSettings = tmp_path / "ledger.db"
-        if who.startswith("postgres"):
-            server: PostgresServer = request.getfixturevalue("postgres")
-            database = server.settings()
-        with Ledger.open(database, [parcels.SLICE], clock=clock) as ledger:
-            fill(ledger)
-        if isinstance(database, Path):
-            made = SqlitePrompt(database, pragmas=who.endswith("product"))
-        else:
-            user = {"product": "app", "owner": "owner", "superuser": "postgres"}[who.rsplit(maxsplit=1)[-1]]
-            made = PostgresPrompt(make_conninfo(database.dsn, user=user), database.schema)
-        opened.append(made)
-        return made
 
-    yield prompt
-    for made in opened:
-        made.close()
+@pytest.fixture
+def open_prompt(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[str], Prompt]]:
+    """Opens prompts on databases of their own."""
+    with contextlib.ExitStack() as stack:
+
+        def prompt(who: str) -> Prompt:
+            made = opened(who, tmp_path, request)
+            stack.callback(made.close)
+            return made
+
+        yield prompt
+
+
+@pytest.fixture(scope="module")
+def prompts(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[str, bool], Prompt]]:
+    """Opens one prompt for all who leave the database as they found it."""
+    with contextlib.ExitStack() as stack:
+
+        @cache
+        def prompt(who: str, guarded: bool) -> Prompt:
+            made = opened(who, tmp_path_factory.mktemp("bypass"), request)
+            stack.callback(made.close)
+            if not guarded:
+                made.drop_guards()
+            return made
+
+        yield prompt
 
 
 @pytest.mark.parametrize(("who", "bypass"), cases(WHO, guarded=True))
-def test_a_bypass_is_refused(open_prompt: Callable[[str], Prompt], who: str, bypass: Bypass) -> None:
-    prompt = open_prompt(who)
+def test_a_bypass_is_refused(prompts: Callable[[str, bool], Prompt], who: str, bypass: Bypass) -> None:
+    prompt = prompts(who, True)
     before = dump(prompt)
     with pytest.raises((sqlite3.Error, psycopg.Error)) as error:
         attempt(prompt, bypass)
@@ -205,11 +223,9 @@ def test_a_bypass_is_refused(open_prompt: Callable[[str], Prompt], who: str, byp
 
 @pytest.mark.parametrize(("who", "bypass"), cases(UNGUARDED, guarded=False))
 def test_without_the_guards_the_same_bypass_succeeds(
-    open_prompt: Callable[[str], Prompt], who: str, bypass: Bypass
+    prompts: Callable[[str, bool], Prompt], who: str, bypass: Bypass
 ) -> None:
-    prompt = open_prompt(who)
-    prompt.drop_guards()
-    attempt(prompt, bypass)
+    attempt(prompts(who, False), bypass, keep=False)
 
 
 def test_checks_off_opens_no_way(open_prompt: Callable[[str], Prompt]) -> None:

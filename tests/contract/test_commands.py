@@ -265,5 +265,12 @@ def test_more_rows_than_a_command_may_write_is_a_bug(ledger: Ledger) -> None:
         ledger.do(cmd(), many)
 
 
-def test_nothing_differs_from_the_code(ledger: Ledger) -> None:
+def test_nothing_differs_from_the_code_and_every_command_is_sealed(ledger: Ledger) -> None:
+    def refused(tx: Tx) -> None:
+        raise Invalid("No.")
+
+    ledger.do(cmd(), post, "p1")
+    with pytest.raises(Invalid):
+        ledger.do(cmd(dedupe="r1"), refused)
+    assert len([e for e in ledger.read(history.page) if e.kind == "command"]) == 2
     assert ledger.verify() == []

@@ -39,6 +39,7 @@ def _worked(rig: Rig) -> str:
     rig.ledger.hot(
         jobs.append, run_id, [RunEvent(at, rig.clock.now(), "warning", '{"kind":"warning"}') for at in (1, 2)]
     )
+    rig.do(actions.end_turn, rig.task(task_id), run_id, "complete", None, "I did it.")
     return task_id
 
 
@@ -65,6 +66,7 @@ def test_every_view_tells_the_same(rig: Rig) -> None:
     assert listed(cursor=cursor) == [one]
     shown = read(views.task, one)
     assert (shown["turns"][0]["eventSeq"], shown["turns"][0]["mcpCallObserved"]) == (2, True)
+    assert (shown["finalText"], read(views.task, two)["finalText"]) == ("I did it.", None)
     assert [comment["kind"] for comment in shown["comments"]] == ["mcp_final"]
     rows, _ = read(views.repositories, None, 50)
     assert [row["repoKey"] for row in rows] == [REPO]

@@ -113,7 +113,10 @@ def task(reader: Reader, task_id: str) -> Row:
         }
         for each in reader.many(Q.follow_ups, task_id=task_id)
     ]
+    said = reader.one(Q.last_words, task_id=task_id)
     return {
+        # What an operator needs when no answer could be proven in the thread.
+        "finalText": None if said is None else said["body"],
         "task": _task(reader, row) | {"instruction": row["instruction"], "followUps": follow_ups},
         "error": _error(reader, row),
         "session": {

@@ -83,3 +83,8 @@ WHERE b.session_id = :session_id ORDER BY b.created_at, b.id LIMIT 50;
 -- What the agent did for a task, run after run: run ids are made in the order of time.
 SELECT e.run_id, e.seq, e.at, e.body FROM gitea_turn t JOIN run_event e ON e.run_id = t.run_id
 WHERE t.task_id = :task_id AND (e.run_id, e.seq) > (:run_id, :seq) ORDER BY e.run_id, e.seq LIMIT :limit;
+
+-- name: last_words :one
+-- The agent's last words in the latest turn that had any.
+SELECT f.body FROM gitea_turn t JOIN gitea_final_text f ON f.run_id = t.run_id
+WHERE t.task_id = :task_id ORDER BY t.run_id DESC LIMIT 1;

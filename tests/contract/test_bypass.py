@@ -94,7 +94,7 @@ class PostgresPrompt:
     next_seq = "nextval('history_seq')"
 
     def __init__(self, dsn: str, schema: str) -> None:
-        self._schema = schema
+        self.schema = schema
         self._connection = psycopg.connect(dsn, autocommit=True, options=f"-c search_path={schema}")
 
     def refused(self, error: Exception) -> bool:
@@ -107,14 +107,14 @@ class PostgresPrompt:
 
     def tables(self) -> list[str]:
         return [
-            f"{self._schema}.{row[0]}"
-            for row in self.execute(f"SELECT tablename FROM pg_tables WHERE schemaname = '{self._schema}'")
+            f"{self.schema}.{row[0]}"
+            for row in self.execute(f"SELECT tablename FROM pg_tables WHERE schemaname = '{self.schema}'")
         ]
 
     def drop_guards(self) -> None:
         for (name,) in self.execute(
             "SELECT p.proname FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace"
-            f" WHERE n.nspname = '{self._schema}' AND p.prorettype = 'trigger'::regtype"
+            f" WHERE n.nspname = '{self.schema}' AND p.prorettype = 'trigger'::regtype"
         ):
             self.execute(f"DROP FUNCTION {name}() CASCADE")
         # Foreign keys refuse some of it beside the guards.
@@ -226,6 +226,40 @@ def test_without_the_guards_the_same_bypass_succeeds(
     prompts: Callable[[str, bool], Prompt], who: str, bypass: Bypass
 ) -> None:
     attempt(prompts(who, False), bypass, keep=False)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "INSERT INTO journal SELECT * FROM journal",
+        "UPDATE journal SET verb = 'x'",
+        "INSERT INTO edge VALUES ('parcel', 'posted', 'jump', 'delivered')",
+        "UPDATE edge SET to_state = 'posted'",
+        "UPDATE command SET actor = 'x'",
+        "UPDATE command SET tx = 1",
+        "UPDATE event SET data = 'x'",
+        "UPDATE ref SET value = 'x'",
+        "UPDATE open_intent SET subject = 'x'",
+        "UPDATE receipt SET command = 1",
+        "UPDATE schema_version SET guards = 'x'",
+        "UPDATE parcel SET address = 'x'",
+        "UPDATE parcel SET id = 'x'",
+        *(
+            f"DELETE FROM {table}"
+            for table in ("journal", "edge", "command", "event", "ref", "receipt", "lease", "parcel")
+        ),
+    ],
+)
+def test_the_running_roles_rights_hold_without_the_guards(
+    request: pytest.FixtureRequest, prompts: Callable[[str, bool], Prompt], statement: str
+) -> None:
+    unguarded = prompts("postgres as the superuser", False)
+    assert isinstance(unguarded, PostgresPrompt)
+    server: PostgresServer = request.getfixturevalue("postgres")
+    running = PostgresPrompt(server.dsn, unguarded.schema)
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        attempt(running, Bypass("", (statement,)), keep=False)
+    running.close()
 
 
 def test_checks_off_opens_no_way(open_prompt: Callable[[str], Prompt]) -> None:

@@ -6,6 +6,7 @@ import ast
 import re
 import tomllib
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -41,6 +42,7 @@ def requirements() -> list[Requirement]:
     return listed
 
 
+@cache
 def citations() -> dict[str, list[str]]:
     """Maps each id to the tests that cite it, as `path::test` or as a path when the whole file is meant."""
     found: dict[str, list[str]] = {}

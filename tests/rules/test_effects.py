@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.rules.tree import PACKAGE, ROOT, TESTS, TOOLS, calls, name_of, parsed, short, sources, tracked
+from tests.rules.tree import PACKAGE, ROOT, TESTS, TOOLS, calls, name_of, nodes, short, sources, tracked
 
 # Git speaks to the forge's own hook through its environment, and the hook to the person who pushes by printing.
 HOOK = PACKAGE / "standins" / "forge" / "pre_receive.py"
@@ -28,9 +28,8 @@ PACKAGE_HOST = re.compile(r"https?://\S*(?:/simple\b|pypi|pythonhosted)|--(?:ext
 
 
 def _names(path: Path) -> set[str]:
-    tree = parsed(path)
-    named = {name_of(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute | ast.Name)}
-    for node in ast.walk(tree):
+    named = {name_of(node) for node in nodes(path) if isinstance(node, ast.Attribute | ast.Name)}
+    for node in nodes(path):
         if isinstance(node, ast.ImportFrom):
             named |= {f"{node.module}.{alias.name}" for alias in node.names}
     return named

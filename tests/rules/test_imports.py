@@ -8,7 +8,7 @@ import sys
 import tomllib
 from typing import Any
 
-from tests.rules.tree import PACKAGE, ROOT, parsed, short, sources
+from tests.rules.tree import PACKAGE, ROOT, nodes, short, sources
 
 # A contract would have to name modules that may not exist; the rule is the same one.
 MAY_USE_STANDINS = ("demo", "standin", "bench")
@@ -46,7 +46,7 @@ def test_only_demo_standin_and_bench_use_the_stand_ins() -> None:
     users = [
         short(path)
         for path in sources(PACKAGE)
-        for node in ast.walk(parsed(path))
+        for node in nodes(path)
         if isinstance(node, ast.Import | ast.ImportFrom)
         and any(name.startswith("stationmaster.standins") for name in _imported(node))
     ]

@@ -6,7 +6,7 @@ import ast
 import re
 from pathlib import Path
 
-from tests.rules.tree import PACKAGE, ROOT, TESTS, TOOLS, parsed, short, sources
+from tests.rules.tree import PACKAGE, ROOT, TESTS, TOOLS, nodes, parsed, short, sources
 
 # Folders of tests that tell a story or hold a law across modules instead of testing one.
 FREE = {"acceptance", "contract", "crash", "races", "properties", "journeys", "rules", "standins", "console"}
@@ -34,7 +34,7 @@ def test_names_say_what_a_thing_is() -> None:
     classes = [
         f"{short(path)}:{node.lineno} {node.name}"
         for path in sources(PACKAGE, TOOLS, TESTS)
-        for node in ast.walk(parsed(path))
+        for node in nodes(path)
         if isinstance(node, ast.ClassDef) and BANNED.search(node.name)
     ]
     files = [short(path) for path in sources(PACKAGE, TOOLS, TESTS) if path.stem in BANNED_FILES]

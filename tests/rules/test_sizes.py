@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from tests.rules.tree import PACKAGE, TESTS, TOOLS, parsed, short, sources
+from tests.rules.tree import PACKAGE, TESTS, TOOLS, nodes, short, sources
 
 FILE, TEST_FILE, FUNCTION = 500, 700, 60
 
@@ -19,7 +19,7 @@ def test_no_file_is_longer_than_its_budget() -> None:
 def test_no_function_is_longer_than_its_budget() -> None:
     over = {}
     for path in sources(PACKAGE, TOOLS, TESTS):
-        for node in ast.walk(parsed(path)):
+        for node in nodes(path):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 length = (node.end_lineno or node.lineno) - node.lineno + 1
                 if length > FUNCTION:

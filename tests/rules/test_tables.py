@@ -6,7 +6,7 @@ import ast
 import re
 from pathlib import Path
 
-from tests.rules.tree import PACKAGE, calls, parsed, short, sources
+from tests.rules.tree import PACKAGE, calls, nodes, short, sources
 from tools.machines import machines
 
 CREATE = re.compile(r"CREATE\s+TABLE\s+(?:IF\s+NOT\s+EXISTS\s+)?\"?(\w+)", re.IGNORECASE)
@@ -76,7 +76,7 @@ def test_machines_are_made_in_machine_files() -> None:
         f"{short(path)}:{node.lineno}"
         for path in sources(PACKAGE)
         if path.name != "machine.py"
-        for node in ast.walk(parsed(path))
+        for node in nodes(path)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Machine"
     ]
     assert not elsewhere
@@ -87,7 +87,7 @@ def test_statements_live_in_sql_files() -> None:
         f"{short(path)}:{node.lineno}"
         for path in sources(PACKAGE)
         if not KERNEL & set(path.parents)
-        for node in ast.walk(parsed(path))
+        for node in nodes(path)
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and STATEMENT.match(node.value)
     ]
     assert not inline, "give the query a name in store.sql"

@@ -35,11 +35,24 @@ def tracked() -> tuple[Path, ...]:
     return tuple(path for path in paths if path.is_file() and b"\0" not in path.read_bytes()[:4096])
 
 
+@cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    """Every node of a file; walked once, for every rule walks them all."""
+    return tuple(ast.walk(parsed(path)))
+
+
 def calls(path: Path, dotted: str) -> Iterator[ast.Call]:
     """Calls written as `dotted` in this file."""
-    for node in ast.walk(parsed(path)):
-        if isinstance(node, ast.Call) and name_of(node.func) == dotted:
-            yield node
+    yield from _calls(path).get(dotted, ())
+
+
+@cache
+def _calls(path: Path) -> dict[str, list[ast.Call]]:
+    found: dict[str, list[ast.Call]] = {}
+    for node in nodes(path):
+        if isinstance(node, ast.Call):
+            found.setdefault(name_of(node.func), []).append(node)
+    return found
 
 
 def name_of(node: ast.expr) -> str:

@@ -76,15 +76,24 @@ def _alert(tx: Tx, command: str, sentence: str) -> None:
 
 
 async def _landed(future: Future[R]) -> R:
-    wrapped = asyncio.wrap_future(future)
-    try:
-        return await asyncio.shield(wrapped)
-    except asyncio.CancelledError:
-        # Nobody waits any more; the outcome is in the ledger, so an exception here is not "never retrieved".
-        wrapped.add_done_callback(_forget)
-        raise
+    """Awaits a future of another thread; asyncio's own wrapper and shield cost every delivery three futures more."""
+    loop = asyncio.get_running_loop()
+    waiter: asyncio.Future[R] = loop.create_future()
 
+    def tell() -> None:
+        # Done already: nobody waits any more, and the outcome is in the ledger.
+        if waiter.done():
+            return
+        if future.cancelled():
+            waiter.cancel()
+        elif (error := future.exception()) is not None:
+            waiter.set_exception(error)
+        else:
+            waiter.set_result(future.result())
 
-def _forget(future: asyncio.Future[Any]) -> None:
-    if not future.cancelled():
-        future.exception()
+    def landed(_: Future[R]) -> None:
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(tell)
+
+    future.add_done_callback(landed)
+    return await waiter

@@ -65,12 +65,12 @@ def moved(tx: Tx, repository_id: str, owner: str, name: str) -> Repository:
     return store.repository(tx, repository_id)
 
 
-def session(tx: Tx, said: Normalised, repository: Repository) -> str:
-    """Returns the id of the issue's or pull request's conversation, opened at first sight."""
+def session(tx: Tx, said: Normalised, repository: Repository) -> tuple[str, bool]:
+    """Returns the id of the issue's or pull request's conversation, and whether it was opened now, at first sight."""
     kind, number = said.resource.kind, said.resource.number
     found = store.session_of(tx, repository.id, kind, number)
     if found is not None:
-        return found.id
+        return found.id, False
     made = ids.new("session")
     tx.born(
         SESSION,
@@ -82,4 +82,4 @@ def session(tx: Tx, said: Normalised, repository: Repository) -> str:
         created_at=tx.now,
         updated_at=tx.now,
     )
-    return made
+    return made, True

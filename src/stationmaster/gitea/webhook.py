@@ -199,8 +199,8 @@ def _accept(tx: Tx, said: Normalised, known: _Known) -> _Answer:
             if settings.disabled_repo_policy == "ignore"
             else _Answer("rejected", 409, {"error": code}, code)
         )
-    session_id = registry.session(tx, said, repository)
-    waiting = store.waiting_task(tx, session_id)
+    session_id, fresh = registry.session(tx, said, repository)
+    waiting = None if fresh else store.waiting_task(tx, session_id)
     if waiting is not None and _may_continue(said, settings):
         task = _continue(tx, said, known, waiting)
     else:

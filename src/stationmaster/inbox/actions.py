@@ -17,9 +17,6 @@ def take(tx: Tx, *, source: str, event_id: str, payload_hash: str, disposition: 
 
     A known id with another payload hash is the caller's to answer as the first and to audit (K1).
     """
-    seen = find(tx, source, event_id)
-    if seen is not None:
-        return seen
     touched = tx.run(
         _Q.add,
         source=source,
@@ -29,7 +26,7 @@ def take(tx: Tx, *, source: str, event_id: str, payload_hash: str, disposition: 
         received_at=tx.now,
         command=tx.seq,
     )
-    # Somebody else's row: on PostgreSQL two transactions can take one event at the same time.
+    # Not looked for first: a new event is the rule, and a look would not stop a rival on PostgreSQL anyway.
     return None if touched == 1 else find(tx, source, event_id)
 
 

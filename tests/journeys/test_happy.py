@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -14,11 +13,8 @@ from tests.journeys.rig import BOT, CHANGE, EDIT, REPO, Rig, ask, reply, rule
 
 
 def test_a_mention_becomes_a_proven_answer_and_the_next_one_continues(rig: Rig) -> None:
-    # GW-R-240 AC-01, GW-R-248 AC-09, GW-R-244 AC-05
-    began = time.monotonic()
-    comment = rig.mention()
-    task_id = rig.accepted(comment)
-    assert time.monotonic() - began < 1  # GW-R-001
+    # GW-R-248 AC-09, GW-R-244 AC-05
+    task_id = rig.accepted(rig.mention())
     found = rig.rests(task_id)
     rig.proves(found)
     assert len(rig.receipts(task_id)) == 1
@@ -36,6 +32,19 @@ def test_a_mention_becomes_a_proven_answer_and_the_next_one_continues(rig: Rig) 
     assert rig.admin.branches(REPO)[branch["name"]] == branch["publishedSha"]
     assert "Commit" not in rig.answers(second["task"]["taskId"])[0]
     assert len(rig.said()) == 4
+
+
+def test_a_delivery_is_answered_whatever_hangs_behind_it(tmp_path: Path) -> None:
+    # GW-R-240 AC-01, GW-R-001; the forge gives up on a delivery after 5 seconds, as Gitea does.
+    with Rig.made(tmp_path, rule("please", [{"hold": "for ever"}, "Never said."])) as rig:
+        rig.start()
+        rig.admin.add_fault("delay", match={"login": BOT}, count=None, seconds=60, when="before")
+        task_id = rig.accepted(rig.mention())
+        found = rig.task(task_id)
+        assert found["task"]["state"] in {"queued", "preparing"}
+        assert found["session"]["sessionKey"] == found["task"]["resourceKey"]
+        told = {event["action"] for event in rig.audit()}
+        assert {"webhook.accept", "repo.register", "session.open", "task.receive", "task.enqueue"} <= told
 
 
 def test_the_chain_is_told_from_history_alone(rig: Rig) -> None:

@@ -43,6 +43,16 @@ def test_a_wrong_configuration_stops_every_verb_with_the_key(run: Run, home: Pat
         assert done.stderr == f"stationmaster: {home}/stationmaster.toml has an unknown key: gitea.colour.\n"
 
 
+def test_a_plain_secret_stops_the_start_and_is_not_repeated(run: Run, home: Path) -> None:
+    # GW-R-239
+    (home / "stationmaster.toml").write_text('[gitea]\ntoken_ref = "plainly-written"')
+    done = run("up")
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert "gitea.token_ref must be a reference" in done.stderr
+    assert "plainly-written" not in done.stderr
+
+
 def test_what_is_missing_for_the_daemon_is_named(run: Run, home: Path) -> None:
     (home / "stationmaster.toml").write_text('[gitea]\nbase_url = "http://127.0.0.1:9"')
     done = run("up")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -35,10 +36,39 @@ def _names(path: Path) -> set[str]:
     return named
 
 
+def calls_any(path: Path, names: set[str]) -> Iterator[ast.Call]:
+    return (call for name in names for call in calls(path, name))
+
+
 def test_only_the_configuration_reads_the_environment() -> None:
     doors = {"os.environ", "os.environb", "os.getenv", "os.getenvb"}
     readers = [short(path) for path in sources(PACKAGE) if path not in ENVIRONMENT and _names(path) & doors]
     assert not readers, "take the value as a parameter; ops/config.py reads it"
+
+
+def test_whatever_starts_an_effect_asks_whether_it_may() -> None:
+    # K6. Above the slices nothing runs inside a command; below them every door outwards has the question in it.
+    doors = {"subprocess.run", "subprocess.Popen", "asyncio.create_subprocess_exec", "httpx.AsyncClient"}
+    above = {PACKAGE / "ops", PACKAGE / "control", PACKAGE / "standins"}
+    inside = [path for path in sources(PACKAGE) if not above & set(path.parents) and any(calls_any(path, doors))]
+    assert len(inside) > 3
+    asking = {"assert_outside", "command.assert_outside", "commands.assert_outside"}
+    assert not [short(path) for path in inside if not any(calls_any(path, asking))]
+
+
+def test_threads_and_the_event_loop_meet_in_one_place() -> None:
+    # K12. The scan for a run's processes only reads /proc.
+    bridges = {"asyncio.to_thread", "asyncio.wrap_future", "asyncio.run_coroutine_threadsafe", "asyncio.run"}
+    methods = re.compile(r"\.(?:run_in_executor|call_soon_threadsafe)\(")
+    allowed = {PACKAGE / "control" / "dispatch.py", PACKAGE / "agents" / "process.py"}
+    free = {PACKAGE / "ops", PACKAGE / "standins"}
+    assert not [
+        short(path)
+        for path in sources(PACKAGE)
+        if path not in allowed
+        and not free & set(path.parents)
+        and (any(calls_any(path, bridges)) or methods.search(path.read_text(encoding="utf-8")))
+    ]
 
 
 def test_only_the_command_line_prints() -> None:

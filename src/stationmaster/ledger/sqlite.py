@@ -30,6 +30,7 @@ from stationmaster.ledger.tx import Doors, Reader
 MOST_JOBS = 256
 READERS = 6
 BUSY_MS = 5_000
+CACHE_KIB = 32_768
 _STATEMENTS = 512
 
 _log = logging.getLogger(__name__)
@@ -53,6 +54,8 @@ def connect(path: Path, *, writing: bool) -> sqlite3.Connection:
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute("PRAGMA foreign_keys = ON")
             connection.execute("PRAGMA recursive_triggers = ON")
+            # A group changes more pages than the usual 2 MiB hold; what does not fit is written twice.
+            connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
         else:
             connection.execute("PRAGMA query_only = ON")
         connection.execute("PRAGMA trusted_schema = OFF")

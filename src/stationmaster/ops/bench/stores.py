@@ -103,12 +103,21 @@ class Plain(Protocol):
 _NEWEST = "SELECT max(seq) FROM (SELECT max(seq) AS seq FROM command UNION ALL SELECT max(seq) FROM journal) AS numbers"
 
 
+_PRAGMAS = (
+    "journal_mode = WAL",
+    "synchronous = FULL",
+    "foreign_keys = ON",
+    "temp_store = MEMORY",
+    "cache_size = -32768",
+)
+
+
 class PlainSqlite:
     """The same settings as the ledger's own connection."""
 
     def __init__(self, path: Path) -> None:
         self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=512)
-        for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON", "temp_store = MEMORY"):
+        for pragma in _PRAGMAS:
             self._connection.execute(f"PRAGMA {pragma}")
         found = self._connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall()
         for (name,) in found:

@@ -80,9 +80,13 @@ class Duties:
         """Works until `stop` is set, then ends what is under way."""
         tasks = [asyncio.create_task(loop.run(stop), name=loop.name) for loop in self._others]
         tasks.append(asyncio.create_task(self._work(stop), name="work"))
+        stopping = asyncio.create_task(stop.wait())
         try:
-            await asyncio.wait({asyncio.create_task(stop.wait()), *tasks}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({stopping, *tasks}, return_when=asyncio.FIRST_COMPLETED)
         finally:
+            # A duty that ended by itself broke; without it the others must not go on as if all were well.
+            stop.set()
+            await stopping
             await self._close(tasks)
 
     async def _work(self, stop: asyncio.Event) -> None:
@@ -120,7 +124,7 @@ class Duties:
         mode = self._gear.station.isolation
         try:
             reason = await self._gear.port.off(probe, self._gear.codex, self._home.scratch, mode=mode)
-        except (StationmasterError, OSError) as error:
+        except Exception as error:  # noqa: BLE001 - a wall that could not be tried is no wall
             reason = f"The isolation of agents could not be tried: {error}"
         self._refused = reason
         self._walls_stand = reason is None

@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 
 import psycopg
 from psycopg import errors
+from psycopg.pq import TransactionStatus
 from psycopg.rows import dict_row
 
 from stationmaster.clock import Clock
@@ -58,7 +59,7 @@ class PostgresSession:
 
     def abandon(self) -> None:
         """Leaves the transaction behind, whatever state it is in."""
-        if self.connection.closed:
+        if self.connection.closed or self.connection.info.transaction_status == TransactionStatus.IDLE:
             return
         try:
             self.connection.execute(b"ROLLBACK")

@@ -203,7 +203,7 @@ def open_turn(
     leases.held(tx, lease)
     task = store.task(tx, task_id)
     jobs.open_run(tx, run_id, agent=AGENT, subject=task.id, worker_id=worker_id)
-    tx.run(Q.add_turn, run_id=run_id, task_id=task.id, kind=kind, head_before=head)
+    tx.run(Q.add_turn, run_id=run_id, task_id=task.id, kind=kind, head_before=head, opened_at=tx.now)
     tx.event("turn.open", refs={**refs(task), "turn": run_id}, kind=kind, attempt=task.attempt)
 
 

@@ -15,8 +15,8 @@ from typing import Any, ParamSpec, TypeVar
 
 from stationmaster.clock import SystemClock
 from stationmaster.command import LedgerPort
-from stationmaster.errors import Busy, StationmasterError, Unavailable
-from stationmaster.gitea import actions, codes, leftovers
+from stationmaster.errors import Busy, Illegal, StationmasterError, Unavailable
+from stationmaster.gitea import actions, codes, leftovers, store
 from stationmaster.gitea.client import explain
 from stationmaster.gitea.gear import Gear, Hold
 from stationmaster.gitea.model import Task
@@ -31,6 +31,8 @@ R = TypeVar("R")
 Body = Callable[[Tx], None]
 
 _PAGE = 500
+# Nothing of these begins once an operator has stopped the task.
+_SEEN_BY_OTHERS = frozenset({"git.push", "pull.create"})
 # Acts whose work still goes on in a thread of this process, also when nobody waits for it any more.
 _under_way: set[int] = set()
 
@@ -111,6 +113,8 @@ def _intend(
 ) -> int:
     if lease is not None:
         leases.held(tx, lease)
+    if action in _SEEN_BY_OTHERS and store.lock_task(tx, told["task"]).state != "running":
+        raise Illegal("The task is being stopped.", code=codes.INVALID_STATE, hint="Nothing more is published.")
     if first is not None:
         first(tx)
     return tx.intent(action, subject=subject, refs=refs, **told)

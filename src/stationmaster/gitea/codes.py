@@ -132,7 +132,6 @@ AGENT_PROCESS_ALIVE: Final = _code(
 )
 RUN_LOG_UNWRITABLE: Final = _code("run_log_unwritable", "the run's log cannot be written", "无法写入运行日志")
 INVALID_CONFIGURATION: Final = _code("invalid_configuration", "the configuration is wrong", "配置有误")
-ISOLATION_UNAVAILABLE: Final = _code("isolation_unavailable", "the agent cannot be isolated here", "无法隔离智能体")
 CAPABILITY_DOWNGRADE: Final = _code("capability_downgrade", "the agent lacks a capability", "智能体缺少某项能力")
 MCP_COMMAND_MISSING: Final = _code("mcp_command_missing", "gitea-mcp is not installed", "未安装 gitea-mcp")
 MCP_SPAWN_FAILED: Final = _code("mcp_spawn_failed", "gitea-mcp ended at its start", "gitea-mcp 启动后立即退出")

@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from stationmaster.clock import MICROS
 from stationmaster.command import Cmd
 from stationmaster.errors import StationmasterError
 from stationmaster.gitea import actions, client, codes, marker, store, wire
@@ -20,8 +19,6 @@ from stationmaster.ledger.tx import Reader, Tx
 from stationmaster.outbox.channel import Absent, Done, Found, Outcome, Refused, Seen, State, Unknown, Unreadable
 from stationmaster.outbox.tries import Try
 
-# How far the forge's clock may be behind ours (GW-R-167).
-SLACK = 300 * MICROS
 _MOST_SENDS = 2
 _ANSWERS = frozenset({"mcp_final", "rest_fallback"})
 # With these the forge has answered: whatever it did, it has done.
@@ -151,7 +148,7 @@ class CommentChannel:
     async def read_back(self, row: Posting) -> Seen:
         """Looks for it among the bot's comments on its issue or pull request."""
         try:
-            said = await bot_comments(self._gear, row.comment, row.comment.created_at)
+            said = await bot_comments(self._gear, row.comment)
         except StationmasterError as error:
             return Unreadable(explain(error))
         return chosen([each.id for each in said if _is(each.body, row)], row.comment.native_id)
@@ -172,16 +169,16 @@ def chosen(ids: list[int], known: int | None) -> Seen:
     return Found(first, tuple(sorted(each for each in ids if each != first)))
 
 
-async def bot_comments(gear: Gear, about: Comment | Task, since: int) -> list[wire.Comment]:
-    """Returns all that the bot said on an issue or pull request since a time; raises unless the list is complete.
+async def bot_comments(gear: Gear, about: Comment | Task) -> list[wire.Comment]:
+    """Returns all that the bot said on an issue or pull request; raises unless the list is complete (GW-R-167).
 
-    Only this resource is asked, so a mark that was copied elsewhere never counts (GW-R-165).
+    The forge is not asked for a part of it by time: where its clock differs from ours, a comment would seem absent that
+    is there, and be posted again. Only this resource is asked, so a mark that was copied elsewhere never counts
+    (GW-R-165).
     """
     number = int(about.resource_key.rsplit(":", 1)[1])
     bot = await gear.bot_id()
-    rows = await gear.at(
-        about.repository_id, lambda repo: gear.forge.list_issue_comments(repo, number, since=since - SLACK)
-    )
+    rows = await gear.at(about.repository_id, lambda repo: gear.forge.list_issue_comments(repo, number))
     return [row for row in rows if row.author_id == bot]
 
 

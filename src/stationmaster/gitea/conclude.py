@@ -64,7 +64,7 @@ def verify(tx: Tx, task_id: str, lease: Lease, settings: GiteaSettings, code: st
 def turn(tx: Tx, task_id: str, lease: Lease, settings: GiteaSettings, ran: Ran) -> Task:
     """Ends a turn and moves its task to where it goes (GW-R-150)."""
     leases.held(tx, lease)
-    task = store.task(tx, task_id)
+    task = store.lock_task(tx, task_id)
     ended = ran.ended
     row = deciding_row(tx, task_id, ran.run_id)
     actions.end_turn(tx, task, ran.run_id, _ENDS.get(ended.how, "fail"), ended.code, ended.text)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from stationmaster import faults
 from stationmaster.errors import Denied, NotFound, StationmasterError, Unavailable
-from stationmaster.gitea import actions, acts, branch, codes, leftovers, pulls, push, store, texts
+from stationmaster.gitea import actions, acts, branch, codes, leftovers, pulls, push, registry, store, texts, wire
 from stationmaster.gitea.gear import Gear, Hold
 from stationmaster.gitea.model import Asker, Branch, Repository, Session, Task
 from stationmaster.gitea.settings import allows
@@ -43,6 +43,31 @@ class Workplace:
     branch: Branch
     head: str
     notes: tuple[str, ...] = ()
+
+
+# --- which repository -------------------------------------------------------------------------------------------------
+
+
+async def identify(gear: Gear, task: Task) -> wire.Repository:
+    """Returns the task's repository as the forge has it, under the name that it has now.
+
+    The forge's number decides, not the name: another repository may have taken that over, and nothing may be read or
+    written there for this task. Raises NotFound `git_repo_missing` when the repository is gone.
+    """
+    known = await gear.port.read(store.repository, task.repository_id)
+    try:
+        seen = await gear.at(known.id, gear.forge.get_repository)
+        if seen.id == known.native_id:
+            return seen
+        true = await gear.forge.get_repository_by_id(known.native_id)
+    except NotFound:
+        try:
+            true = await gear.forge.get_repository_by_id(known.native_id)
+        except NotFound as error:
+            raise NotFound(error.message, code=codes.GIT_REPO_MISSING, hint="Check that the bot may see it.") from error
+    cmd = actions.command("repo.moved", task, f"task:{task.id}")
+    await gear.port.do(cmd, registry.moved, known.id, true.owner.name, true.name)
+    return true
 
 
 # --- who may ask ------------------------------------------------------------------------------------------------------
@@ -172,10 +197,7 @@ async def _guard(gear: Gear, site: _Site, name: str) -> None:
 
 async def _asked(gear: Gear, task: Task, site: _Site) -> _Site:
     """Looks at the repository and the resource at the forge, and follows what changed there."""
-    try:
-        seen = await gear.at(site.repository.id, gear.forge.get_repository)
-    except NotFound as error:
-        raise NotFound(error.message, code=codes.GIT_REPO_MISSING, hint="Check that the bot may see it.") from error
+    seen = await identify(gear, task)
     number, pull = site.session.number, None
     try:
         if site.session.kind == "pull_request":

@@ -138,12 +138,14 @@ class Relay:
         except StationmasterError as error:
             _log.warning("relay.failed", key=key, code=error.code, error=str(error))
             return 0
+        asked = done.row.comment.kind == "question" and done.row.task.state == "waiting_user"
         if done.row.state in {"confirmed", "failed"}:
+            if asked and done.row.state == "failed":
+                await self._alert(done)
             return 1
         now = await port.read(_now)
         self._put_off(key, now, done.again_at)
         age = now - done.row.comment.created_at
-        asked = done.row.comment.kind == "question" and done.row.task.state == "waiting_user"
         if asked and age >= _ALERT and done.how != "too_early":
             await self._alert(done)
         if age < _GIVE_UP:
@@ -157,7 +159,7 @@ class Relay:
         self._later[key] = (again_at or now + pause, pause)
 
     async def _alert(self, done: Attempt[Posting]) -> None:
-        """Tells the operator, once, that nobody knows whether a person sees the question their task waits on."""
+        """Tells the operator, once, that the question a task waits on was refused, or that nobody knows where it is."""
 
         def tell(tx: Tx) -> None:
             tx.event("alert.question_unknown", key=done.row.id, how=done.how, code=done.code)

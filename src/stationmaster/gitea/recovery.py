@@ -64,15 +64,18 @@ class Recovery:
         if adopted is None:
             return 0
         task, lease = adopted
-        async with Hold(gear, task, lease) as hold:
-            try:
-                return await self._adopted(hold)
-            except StationmasterError as error:
-                # The lease runs out, and the next look tries again.
-                _log.warning("recovery.postponed", task=task.id, code=error.code, error=str(error))
-                return 0
+        try:
+            async with Hold(gear, task, lease) as hold:
+                moved = await self._adopted(hold)
+            if moved is not None:
+                await turn.end(gear, moved)
+        except StationmasterError as error:
+            # The lease runs out, and the next look tries again.
+            _log.warning("recovery.postponed", task=task.id, code=error.code, error=str(error))
+            return 0
+        return int(moved is not None)
 
-    async def _adopted(self, hold: Hold) -> int:
+    async def _adopted(self, hold: Hold) -> Task | None:
         gear, task = self._gear, hold.task
         run = await gear.port.read(_latest_run, task.id)
         if run is not None and run.state == "started":
@@ -87,13 +90,12 @@ class Recovery:
         faults.point("recovery.saved")
         moved = await self._move(hold, run, unsaved)
         if moved is None:
-            return 0
+            return None
         faults.point("recovery.moved")
         if moved.state == "verifying_reply":
             moved = await verify.settle(gear, hold, moved)
-        await turn.end(gear, moved)
         self._looks.pop(task.id, None)
-        return 1
+        return moved
 
     async def _save(self, hold: Hold, run: Run) -> str | None:
         task = hold.task

@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+import structlog
+
 from stationmaster.command import Cmd
-from stationmaster.errors import Stale
-from stationmaster.gitea import actions, codes, operate, store, turn
+from stationmaster.errors import StationmasterError
+from stationmaster.gitea import actions, operate, store, turn
 from stationmaster.gitea.gear import Gear
 from stationmaster.gitea.model import Task
 from stationmaster.gitea.run import Signals
@@ -20,12 +22,14 @@ from stationmaster.ledger.tx import Reader
 
 _SPARE = 32
 
+_log = structlog.get_logger("stationmaster.gitea")
+
 
 class Scheduler:
     """The runs of this worker."""
 
-    def __init__(self, gear: Gear, *, unfit: Callable[[], str | None] = lambda: None) -> None:
-        """Takes `unfit`, which says as a code why no agent may run here, or None."""
+    def __init__(self, gear: Gear, *, unfit: Callable[[], bool] = lambda: False) -> None:
+        """Takes `unfit`, which tells that no agent may run here: what is due then stays where it is."""
         self._gear = gear
         self._unfit = unfit
         self._runs: dict[str, tuple[asyncio.Task[None], Signals]] = {}
@@ -41,12 +45,12 @@ class Scheduler:
         _ = now
         await self._pass_on_aborts()
         free = self._gear.station.max_runs - len(self._runs)
-        if self._closing or free <= 0:
+        if self._closing or free <= 0 or self._unfit():
             return 0
         claimed = 0
         # More than can be taken: what stands first may be held up by something that only a claim finds out.
         for repository_id in await self._gear.port.read(self._due, free + _SPARE):
-            if claimed == free:
+            if claimed == free or self._closing:
                 break
             got = await self._claim(repository_id)
             if got is not None:
@@ -59,10 +63,11 @@ class Scheduler:
         cmd = Cmd("task.claim", "system", f"worker:{station.worker_id}")
         try:
             return await self._gear.port.do(cmd, actions.claim, repository_id, station, self._gear.settings)
-        except Stale as error:
-            if error.code != codes.VERSION_CONFLICT:
+        except StationmasterError as error:
+            if error.code == "worker_superseded":
                 raise
-            # Somebody changed the task or the repository at that very moment; the next tick sees what they made of it.
+            # Somebody changed the task or the repository at that very moment, or one of them is broken: others go on.
+            _log.warning("claim.failed", repository=repository_id, code=error.code, error=str(error))
             return None
 
     async def close(self) -> None:
@@ -76,9 +81,23 @@ class Scheduler:
 
     def _begin(self, task: Task, lease: Lease) -> None:
         signals = Signals()
-        work = asyncio.create_task(turn.work(self._gear, task, lease, signals, self._unfit()), name=task.id)
+        if self._closing:
+            signals.stop.set()
+        before = self._runs.get(task.id)
+        work = asyncio.create_task(self._work(task, lease, signals, before and before[0]), name=task.id)
         self._runs[task.id] = (work, signals)
-        work.add_done_callback(lambda _: self._runs.pop(task.id, None))
+        work.add_done_callback(lambda done: self._forget(task.id, done))
+
+    async def _work(self, task: Task, lease: Lease, signals: Signals, before: asyncio.Task[None] | None) -> None:
+        if before is not None:
+            # The task came back before its last run was tidied away.
+            await asyncio.wait({before})
+        await turn.work(self._gear, task, lease, signals)
+
+    def _forget(self, task_id: str, done: asyncio.Task[None]) -> None:
+        known = self._runs.get(task_id)
+        if known is not None and known[0] is done:
+            del self._runs[task_id]
 
     async def _pass_on_aborts(self) -> None:
         if not self._runs:

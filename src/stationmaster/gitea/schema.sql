@@ -175,9 +175,10 @@ CREATE TABLE gitea_turn (
   run_id TEXT PRIMARY KEY,
   task_id TEXT NOT NULL REFERENCES gitea_task (id),
   kind TEXT NOT NULL CHECK (kind IN ('normal', 'reply_retry')),
-  head_before TEXT
+  head_before TEXT,
+  opened_at INT64 NOT NULL
 );
-CREATE INDEX gitea_turn_task ON gitea_turn (task_id, run_id);
+CREATE INDEX gitea_turn_task ON gitea_turn (task_id, opened_at, run_id);
 
 -- The agent's last words in a run; what a fallback would post. Prunable.
 CREATE TABLE gitea_final_text (

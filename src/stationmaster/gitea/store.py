@@ -91,6 +91,12 @@ def task(reader: Reader, task_id: str) -> Task:
     return found
 
 
+def lock_task(tx: Tx, task_id: str) -> Task:
+    """Returns a task that nobody else can change until this command has committed."""
+    tx.one(Q.task_locked, id=task_id)
+    return task(tx, task_id)
+
+
 def latest_task(reader: Reader, session_id: str) -> Task | None:
     """Returns the newest task of a session."""
     row = reader.one(Q.latest_task, session_id=session_id)

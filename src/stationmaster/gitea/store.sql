@@ -191,14 +191,15 @@ DELETE FROM gitea_delivery WHERE delivery_key IN (
 -- Turns -----------------------------------------------------------------------------------------------------------
 
 -- name: add_turn :run
-INSERT INTO gitea_turn (run_id, task_id, kind, head_before) VALUES (:run_id, :task_id, :kind, :head_before);
+INSERT INTO gitea_turn (run_id, task_id, kind, head_before, opened_at)
+VALUES (:run_id, :task_id, :kind, :head_before, :opened_at);
 
 -- name: turn :one
 SELECT run_id, task_id, kind, head_before FROM gitea_turn WHERE run_id = :run_id;
 
 -- name: turns :many
--- Run ids are made in the order of time.
-SELECT run_id, task_id, kind, head_before FROM gitea_turn WHERE task_id = :task_id ORDER BY run_id;
+-- By the ledger's time, which never goes back; run ids are made by the machine's clock, which may.
+SELECT run_id, task_id, kind, head_before FROM gitea_turn WHERE task_id = :task_id ORDER BY opened_at, run_id;
 
 -- name: set_final_text :run
 INSERT INTO gitea_final_text (run_id, body) VALUES (:run_id, :body)

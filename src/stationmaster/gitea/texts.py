@@ -186,6 +186,8 @@ Work:
 - Edit files in the working folder. Do not commit, push, switch branches or open pull requests: the host does that.
 - Answer in the language of the request, briefly: what you found or changed, how you checked it, what is left."""
 
+_LONGEST_REQUEST = 60_000
+
 Mode = Literal["scoped", "official"]
 
 
@@ -242,6 +244,9 @@ def turn_prompt(
     lines.append(about.line)
     if mode == "official":
         lines.append("Marker line: " + marker.final(about.task_id, about.turn_ref, about.resource_key))
+    over = len(instruction) - _LONGEST_REQUEST
+    if over > 0:
+        instruction = f"{instruction[:_LONGEST_REQUEST]}\n(cut by the host: {over} more characters; read the comment)"
     return "\n".join(lines) + "\n\n" + _block(f"Request of {word(about.author)}", instruction, about.turn_ref)
 
 
@@ -268,7 +273,7 @@ def untrusted(title: str, text: str, key: str) -> str:
 
 
 _SHORTEST_KEY = 8
-_EDGE = re.compile(r"(?:[<＜‹]\s*){3}(?=\s*(?:begin|end)\b)", re.IGNORECASE)
+_EDGE = re.compile(r"(?:[<＜‹]\s*){3}(?=(?:begin|end)\b)", re.IGNORECASE)
 
 
 def _block(title: str, text: str, key: str) -> str:

@@ -214,7 +214,7 @@ class Tools:
 def intend(tx: Tx, task_id: str, lease: Lease, kind: Any, key: str, text: str, run_id: str) -> None:
     """Makes the row of an answer or a question, while its task still runs under this lease."""
     leases.held(tx, lease)
-    task = store.task(tx, task_id)
+    task = store.lock_task(tx, task_id)
     if task.state != "running":
         raise Illegal("The task is being stopped.", code=codes.INVALID_STATE, hint="Stop.", state=task.state)
     # A question may be read back and sent under any term; an answer only under the one it was written in (§7).

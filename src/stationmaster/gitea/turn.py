@@ -25,23 +25,24 @@ from stationmaster.ledger.lease import Lease
 _log = structlog.get_logger("stationmaster.gitea")
 
 
-async def work(gear: Gear, task: Task, lease: Lease, signals: Signals, unfit: str | None) -> None:
-    """Works on a claimed task until it rests; `unfit` says why no agent may run here, as a code.
+async def work(gear: Gear, task: Task, lease: Lease, signals: Signals) -> None:
+    """Works on a claimed task until it rests.
 
     Never raises: what goes wrong unforeseen is logged, and the lease is left to expire so that recovery takes over.
     """
-    async with Hold(gear, task, lease) as hold:
-        try:
+    try:
+        async with Hold(gear, task, lease) as hold:
             if task.state == "verifying_reply":
-                await end(gear, await verify.settle(gear, hold, task))
-                return
-            await _Work(gear, hold, signals).begin(unfit)
-        except Stale as error:
-            _log.warning("task.stale", task=task.id, code=error.code, error=str(error))
-        except StationmasterError as error:
-            _log.warning("task.left", task=task.id, code=error.code, error=str(error))
-        except Exception:  # noqa: BLE001 - an unforeseen error must not end the daemon
-            _log.exception("task.left", task=task.id)
+                rests = await verify.settle(gear, hold, task)
+            else:
+                rests = await _Work(gear, hold, signals).go()
+        await end(gear, rests)
+    except Stale as error:
+        _log.warning("task.stale", task=task.id, code=error.code, error=str(error))
+    except StationmasterError as error:
+        _log.warning("task.left", task=task.id, code=error.code, error=str(error))
+    except Exception:  # noqa: BLE001 - an unforeseen error must not end the daemon
+        _log.exception("task.left", task=task.id)
 
 
 async def end(gear: Gear, task: Task) -> None:
@@ -59,13 +60,11 @@ class _Work:
         self._signals = signals
         self._kind: TurnKind = "reply_retry" if hold.task.state == "running" else "normal"
 
-    async def begin(self, unfit: str | None) -> None:
-        if unfit is not None:
-            await self._no_run(unfit)
-            return
+    async def go(self) -> Task:
+        """Returns the task as it is when nobody works on it any more."""
         place = await self._place()
-        if place is None:
-            return
+        if isinstance(place, Task):
+            return place
         if self._kind == "normal":
             await receipts.start(self._gear, self._hold, self._task)
         faults.point("turn.ready")
@@ -84,35 +83,31 @@ class _Work:
         run = Run(self._gear, self._hold, place, run_id, self._kind, self._signals)
         ended = await run.go(await self._prompt(run_id, place))
         faults.point("turn.processes_gone")
-        if ended.how != "lost":
-            await self._finish(run_id, place, ended)
+        await self._hold.check()
+        rests = await self._finish(run_id, place, ended)
         await self._gear.port.off(_tidy, self._gear, run_id)
+        return rests
 
-    async def _place(self) -> Workplace | None:
-        """Makes everything ready for a run, or moves the task to where it has to go and returns None."""
+    async def _place(self) -> Workplace | Task:
+        """Makes everything ready for a run, or moves the task to where it has to go and returns it."""
         try:
+            await prepare.identify(self._gear, self._task)
             if self._kind == "normal":
                 await prepare.check_author(self._gear, self._task)
             return await prepare.workplace(self._gear, self._hold, self._task)
         except Blocked as blocked:
             if self._kind == "normal":
-                await self._move("task.block", conclude.block, blocked.problem)
-                return None
+                return await self._move("task.block", conclude.block, blocked.problem)
             code = blocked.problem.code
         except StationmasterError as error:
             if error.code == codes.LEASE_LOST:
                 raise
             code = explain(error)
             _log.info("task.not_ready", task=self._task.id, code=code, error=str(error))
-        await self._no_run(code)
-        return None
-
-    async def _no_run(self, code: str) -> None:
         if self._kind == "reply_retry":
             # The work itself is done: what is left is to see whether its answer is there (GW-R-172).
-            await self._verify(await self._move("task.verify", conclude.verify, code))
-        else:
-            await end(self._gear, await self._move("task.not_ready", conclude.not_ready, code))
+            return await self._verified(await self._move("task.verify", conclude.verify, code))
+        return await self._move("task.not_ready", conclude.not_ready, code)
 
     async def _prompt(self, run_id: str, place: Workplace) -> str:
         port, task = self._gear.port, self._task
@@ -135,8 +130,7 @@ class _Work:
         broken_off = await port.read(conclude.was_broken_off, task.id, run_id)
         return texts.turn_prompt(about, instruction, follow_up=bool(said), interrupted=broken_off, notes=place.notes)
 
-    async def _finish(self, run_id: str, place: Workplace, ended: Ended) -> None:
-        await self._hold.check()
+    async def _finish(self, run_id: str, place: Workplace, ended: Ended) -> Task:
         failed = None
         try:
             saved = await publish.save(self._gear, self._task, run_id, place, ended.how, hold=self._hold)
@@ -149,15 +143,10 @@ class _Work:
         left = saved is not None and saved.changed
         task = await self._move("turn.end", conclude.turn, conclude.Ran(run_id, self._kind, ended, left, failed))
         faults.point("turn.concluded")
-        if task.state == "verifying_reply":
-            await self._verify(task)
-        else:
-            await end(self._gear, task)
+        return await self._verified(task)
 
-    async def _verify(self, task: Task) -> None:
-        if task.state == "verifying_reply":
-            task = await verify.settle(self._gear, self._hold, task)
-        await end(self._gear, task)
+    async def _verified(self, task: Task) -> Task:
+        return await verify.settle(self._gear, self._hold, task) if task.state == "verifying_reply" else task
 
     async def _move(self, name: str, body: conclude.Body, *args: object) -> Task:
         return await self._gear.port.do(

@@ -55,10 +55,10 @@ class Unblocker:
             await gear.port.do(cmd, _finish, task.id, lease, gear.settings, problem)
 
 
-def _place(reader: Reader, task: Task) -> tuple[str, str | None]:
+def _place(reader: Reader, task: Task) -> tuple[str, str]:
     session = store.session(reader, task.session_id)
     current = store.current_branch(reader, session.id)
-    return branch.tree_name(session), None if current is None else current.name
+    return branch.tree_name(session), branch.first_name(session) if current is None else current.name
 
 
 def _take(tx: Tx, task_id: str, station: Station, settings: GiteaSettings) -> tuple[Task, Lease] | None:

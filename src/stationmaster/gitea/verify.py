@@ -21,7 +21,6 @@ from stationmaster.gitea.gear import Gear, Hold
 from stationmaster.gitea.machine import COMMENT
 from stationmaster.gitea.model import Comment, Task
 from stationmaster.gitea.settings import GiteaSettings
-from stationmaster.jobs import actions as jobs
 from stationmaster.ledger import lease as leases
 from stationmaster.ledger.lease import Lease
 from stationmaster.ledger.tx import Reader, Tx
@@ -62,11 +61,10 @@ Seen = Found | Missing | Unknown
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """What is looked for: the accepted turns and since when (GW-R-166); `quiet_at` is when silence means absence."""
+    """What is looked for: the accepted turns (GW-R-166); `quiet_at` is when silence means absence."""
 
     task: Task
     turns: tuple[str, ...]
-    since: int
     proven: Comment | None
     quiet_at: int
     now: int
@@ -105,7 +103,7 @@ async def _read(gear: Gear, wanted: _Wanted) -> Seen:
     if not wanted.turns:
         return Missing()
     try:
-        said = await comments.bot_comments(gear, task, wanted.since)
+        said = await comments.bot_comments(gear, task)
     except StationmasterError as error:
         return Unknown(explain(error))
     matching = [
@@ -123,8 +121,6 @@ async def _read(gear: Gear, wanted: _Wanted) -> Seen:
 def _wanted(reader: Reader, task_id: str, posts: CommentChannel) -> _Wanted:
     task = store.task(reader, task_id)
     turns = accepted(reader, task_id)
-    runs = [run for run in (jobs.find(reader, turn) for turn in turns) if run is not None]
-    since = min((run.started_at for run in runs), default=task.created_at)
     rows = [row for turn in turns if (row := store.comment(reader, actions.final_key(task_id, turn))) is not None]
     proven = next((row for row in rows if row.state == "confirmed"), None)
     quiet = [
@@ -133,7 +129,7 @@ def _wanted(reader: Reader, task_id: str, posts: CommentChannel) -> _Wanted:
         for each in tries.of(reader, posts.action, row.id)
         if each.outcome in {None, "unknown"}
     ]
-    return _Wanted(task, turns, since, proven, max(quiet, default=0), reader.now)
+    return _Wanted(task, turns, proven, max(quiet, default=0), reader.now)
 
 
 def accepted(reader: Reader, task_id: str) -> tuple[str, ...]:

@@ -71,14 +71,14 @@ class Webhook:
         self._hosts = frozenset(host for host in (normalise.host_of(settings.base_url),) if host)
         self.bot_id: int | None = None
         # Refusals already told to the audit in this minute, per address.
-        self._told: dict[str, int] = {}
+        self._told: dict[tuple[str, str], int] = {}
 
     async def __call__(self, headers: Mapping[str, str], body: bytes, source: str) -> Reply:
         """Answers one delivery; `source` is the sender's address."""
         secrets = [secret.reveal().encode() for secret in self._settings.webhook_secrets]
         content = signature.verified(headers, body, secrets)
         if content is None:
-            await self._refused(source)
+            await self._refused(source, codes.INVALID_SIGNATURE)
             return Reply(401, {"error": codes.INVALID_SIGNATURE})
         rules = Rules(self._hosts, self._settings.bot_login, self.bot_id, self._settings.instance_id)
         said = normalise.normalise(headers, content, rules)
@@ -100,24 +100,24 @@ class Webhook:
 
     async def too_large(self, source: str, limit: int) -> Reply:
         """Answers a body over the limit (GW-R-049); it was not read to its end, so there is nothing to verify."""
-        cmd = Cmd("webhook.refuse", "system", f"address:{source}")
-        await self._port.do(cmd, _tell_refusal, codes.PAYLOAD_TOO_LARGE, source)
+        await self._refused(source, codes.PAYLOAD_TOO_LARGE)
         return Reply(413, {"error": codes.PAYLOAD_TOO_LARGE, "message": f"The limit is {limit} bytes."})
 
-    async def _refused(self, source: str) -> None:
+    async def _refused(self, source: str, code: str) -> None:
         try:
-            await self._port.do(Cmd("webhook.refuse", "system", f"address:{source}"), self._tell_bad_signature, source)
+            cmd = Cmd("webhook.refuse", "system", f"address:{source}")
+            await self._port.do(cmd, self._tell_once_a_minute, source, code)
         except StationmasterError:
-            self._told.pop(source, None)
+            self._told.pop((source, code), None)
             raise
 
-    def _tell_bad_signature(self, tx: Tx, source: str) -> None:
+    def _tell_once_a_minute(self, tx: Tx, source: str, code: str) -> None:
         minute = tx.now // _MINUTE
-        if self._told.get(source) == minute:
+        if self._told.get((source, code)) == minute:
             return
-        self._told = {address: at for address, at in self._told.items() if at == minute}
-        self._told[source] = minute
-        _tell_refusal(tx, codes.INVALID_SIGNATURE, source)
+        self._told = {known: at for known, at in self._told.items() if at == minute}
+        self._told[source, code] = minute
+        _tell_refusal(tx, code, source)
 
 
 def _tell_refusal(tx: Tx, code: str, source: str) -> None:

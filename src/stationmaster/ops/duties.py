@@ -14,7 +14,6 @@ import structlog
 from stationmaster.agents.codex_app.probe import probe
 from stationmaster.clock import SystemClock
 from stationmaster.errors import Stale, StationmasterError
-from stationmaster.gitea import codes
 from stationmaster.gitea.gear import Gear
 from stationmaster.gitea.receipts import Relay
 from stationmaster.gitea.recovery import Recovery
@@ -32,6 +31,7 @@ _RECOVERY_REST_S = 3.0
 _RELAY_REST_S = 2.0
 _BOT_REST_S = 60.0
 _RETENTION_REST_S = 3600.0
+_WALLS_REST_S = 60.0
 _MOST_SEEN_REST_S = 30.0
 # Long enough for an interrupted turn to end and its tree to be committed; the unit file allows a minute for all.
 _CLOSE_S = 40.0
@@ -49,7 +49,7 @@ class Duties:
         self._clock = SystemClock()
         self._refused: str | None = "It is being tried whether agents can be isolated here."
         self._walls_stand = False
-        self._scheduler = Scheduler(gear, unfit=self._unfit)
+        self._scheduler = Scheduler(gear, unfit=lambda: not self._walls_stand)
         self._recovery = Recovery(gear, busy=lambda: self._scheduler.task_ids)
         self._relay = Relay(gear)
         self._scheduling = Loop("scheduler", lambda: self._scheduler.tick(self._clock.now()), rest_s=_SCHEDULER_REST_S)
@@ -64,6 +64,7 @@ class Duties:
             Loop("relay", lambda: self._relay.tick(self._clock.now()), rest_s=_RELAY_REST_S),
             Loop("worker", self._say_alive, rest_s=seen_rest_s),
             Loop("bot", self._ask_who_we_are, rest_s=_BOT_REST_S),
+            Loop("walls", self._look_at_walls, rest_s=_WALLS_REST_S),
         )
 
     @property
@@ -90,7 +91,7 @@ class Duties:
             await self._close(tasks)
 
     async def _work(self, stop: asyncio.Event) -> None:
-        await asyncio.gather(self._prove_walls(), self._first_look())
+        await self._first_look()
         await asyncio.gather(*(loop.run(stop) for loop in (self._scheduling, self._recovering, self._unblocking)))
 
     async def _first_look(self) -> None:
@@ -108,6 +109,8 @@ class Duties:
                 await self._relay.close()
         except TimeoutError:
             _log.warning("daemon.left_to_recovery", tasks=sorted(self._scheduler.task_ids))
+            # A command that waits for a silent forge would keep the home for as long as git may take.
+            self._gear.git.close()
         except StationmasterError as error:
             _log.warning("daemon.left_to_recovery", error=str(error))
         for task in tasks:
@@ -133,8 +136,11 @@ class Duties:
         else:
             _log.error("agents.refused", reason=reason)
 
-    def _unfit(self) -> str | None:
-        return None if self._walls_stand else codes.ISOLATION_UNAVAILABLE
+    async def _look_at_walls(self) -> int:
+        if not self._walls_stand:
+            await self._prove_walls()
+            self._scheduling.wake()
+        return 0
 
     # Small duties
 

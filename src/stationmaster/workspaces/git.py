@@ -115,6 +115,16 @@ class Git:
         self._search_path = search_path
         self._guard = threading.Lock()
         self._turns: dict[Path, threading.Lock] = {}
+        self._living: set[subprocess.Popen[bytes]] = set()
+        self._closed = False
+
+    def close(self) -> None:
+        """Ends every command that runs and begins no other: for a daemon that must stop in time."""
+        with self._guard:
+            self._closed = True
+            living = tuple(self._living)
+        for child in living:
+            _kill(child)
 
     def version(self) -> tuple[int, ...]:
         """Returns the version of the installed git as numbers, to compare with `LEAST_VERSION`."""
@@ -293,6 +303,7 @@ class Git:
             ) from error
         late = False
         try:
+            self._admit(child)
             out, err = child.communicate(job.data, job.seconds)
         except subprocess.TimeoutExpired:
             late = True
@@ -300,7 +311,15 @@ class Git:
             out, err = child.communicate()
         finally:
             _kill(child)
+            with self._guard:
+                self._living.discard(child)
         return Result(child.returncode, out.decode("utf-8", "surrogateescape"), err.decode("utf-8", "replace"), late)
+
+    def _admit(self, child: subprocess.Popen[bytes]) -> None:
+        with self._guard:
+            if self._closed:
+                raise Unavailable("The daemon stops.", code="git_failed", hint="The next start does it again.")
+            self._living.add(child)
 
 
 def _kill(child: subprocess.Popen[bytes]) -> None:

@@ -67,3 +67,18 @@ def test_an_unknown_name_raises() -> None:
 def test_a_file_that_breaks_the_form_is_a_bug(text: str) -> None:
     with pytest.raises(Bug):
         queries.parse(text, "x")
+
+
+@pytest.mark.parametrize(
+    ("given", "spelled"),
+    [
+        ("o.state IN ('a',\n  'b', 'it''s')", "(o.state = 'a' OR o.state = 'b' OR o.state = 'it''s')"),
+        ("state IN ('a', 'b')", "state IN ('a', 'b')"),
+        ("state NOT IN ('a', 'b', 'c')", "state NOT IN ('a', 'b', 'c')"),
+        ("n IN (1, 2, 3)", "n IN (1, 2, 3)"),
+    ],
+)
+def test_a_long_list_of_texts_is_spelled_out_for_sqlite(given: str, spelled: str) -> None:
+    found = queries.parse(f"-- name: q :many\nSELECT 1 FROM thing WHERE {given};\n", "x").q
+    assert found.sqlite == f"SELECT 1 FROM thing WHERE {spelled}"
+    assert found.postgres == f"SELECT 1 FROM thing WHERE {given}"

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from stationmaster.errors import Bug
-from stationmaster.ledger.queries import Dialect
+from stationmaster.ledger.queries import Dialect, spelled_out
 from stationmaster.machine import Machine
 
 _TYPES: Mapping[Dialect, tuple[tuple[re.Pattern[str], str], ...]] = {
@@ -108,4 +108,4 @@ def _render(statement: str, dialect: Dialect, guarded: Mapping[str, Machine]) ->
 def _typed(statement: str, dialect: Dialect) -> str:
     for pattern, name in _TYPES[dialect]:
         statement = pattern.sub(name, statement)
-    return statement
+    return spelled_out(statement) if dialect == "sqlite" else statement

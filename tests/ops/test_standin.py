@@ -10,21 +10,26 @@ import pytest
 
 from tests.ops.conftest import COMMAND
 
+# As a shell starts what it puts in the background: deaf to the interrupt key.
+DEAF = ["sh", "-c", "trap '' INT; exec \"$@\"", "sh"]
 
+
+@pytest.mark.parametrize("told", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize(
     ("words", "path"), [(["forge", "--dir", "kept"], "/api/v1/version"), (["model"], "/v1/models")]
 )
-def test_a_stand_in_says_where_it_listens_and_ends_when_told(tmp_path: Path, words: list[str], path: str) -> None:
-    process = subprocess.Popen(
-        [*COMMAND, "standin", *words, "--port", "0"], cwd=tmp_path, stdout=subprocess.PIPE, text=True
-    )
-    try:
-        assert process.stdout is not None
-        line = json.loads(process.stdout.readline())
-        assert line["event"] == "listening"
-        base = line.get("url") or line["base_url"].removesuffix("/v1")
-        assert httpx.get(base + path, trust_env=False).status_code < 500
-    finally:
-        process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)
-    assert process.returncode == 0
+def test_a_stand_in_says_where_it_listens_and_ends_when_told(
+    tmp_path: Path, words: list[str], path: str, told: signal.Signals
+) -> None:
+    command = [*DEAF, *COMMAND, "standin", *words, "--port", "0"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            line = json.loads(process.stdout.readline())
+            assert line["event"] == "listening"
+            base = line.get("url") or line["base_url"].removesuffix("/v1")
+            assert httpx.get(base + path, trust_env=False).status_code < 500
+            process.send_signal(told)
+            assert process.wait(60) == 0
+        finally:
+            process.kill()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import select
+import signal
 import socket
 import struct
 import sys
@@ -297,12 +298,13 @@ def _error(message: str) -> Json:
 
 
 def main(port: int, scenario: Path | None = None) -> None:
-    """Serves until interrupted; prints one JSON line once it listens."""
-    model = ResponsesModel(scenario, port)
-    line = {"event": "listening", "port": model.port, "base_url": model.base_url}
-    sys.stdout.write(json.dumps(line) + "\n")
-    sys.stdout.flush()
-    try:
-        model.serve()
-    except KeyboardInterrupt:
-        return
+    """Serves until SIGTERM or SIGINT; prints one JSON line once it listens."""
+    done = threading.Event()
+    # Said outright, for a shell starts what it puts in the background with SIGINT ignored.
+    for name in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(name, lambda *_: done.set())
+    with ResponsesModel(scenario, port) as model:
+        line = {"event": "listening", "port": model.port, "base_url": model.base_url}
+        sys.stdout.write(json.dumps(line) + "\n")
+        sys.stdout.flush()
+        done.wait()

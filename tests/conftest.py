@@ -9,6 +9,8 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from hypothesis import HealthCheck
+from hypothesis import settings as examples
 from psycopg.conninfo import make_conninfo
 
 from stationmaster.clock import Clock, ManualClock
@@ -16,6 +18,10 @@ from stationmaster.ledger.ledger import Ledger, PostgresSettings, Slice
 from tests.postgres import running
 
 LedgerFactory = Callable[..., Ledger]
+
+# A busy machine is no finding: only what an example shows counts, not how long it took.
+examples.register_profile("gate", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+examples.load_profile("gate")
 
 
 @pytest.fixture

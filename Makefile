@@ -6,6 +6,9 @@ PY := .venv/bin/python
 WORKERS ?= 4
 TESTS ?= tests
 
+# The tests start the product hundreds of times; where bytecode is switched off, each start would compile all of it.
+export PYTHONDONTWRITEBYTECODE =
+
 .PHONY: help setup demo test check docs format
 
 help:

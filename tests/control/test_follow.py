@@ -196,6 +196,12 @@ async def test_the_audit_proves_the_chain_from_history_alone(running: Running, r
     assert (chain["turnRef"], chain["turnId"]) == ([run_id], ["tu-1"])
 
 
+async def test_a_task_that_is_not_there_has_no_audit(running: Running) -> None:
+    answer = await line(running, "audit", "--task", "nope", "--json")
+    assert answer.error is not None
+    assert answer.error.code == "task_not_found"
+
+
 async def test_the_chain_needs_no_other_table(running: Running, rig: Rig, tmp_path: Path) -> None:
     # GW-R-229: everything but the history is gone.
     task_id, _ = _worked(rig)

@@ -92,7 +92,7 @@ async def test_a_stopping_worker_saves_the_tree_and_the_next_one_goes_on(world: 
         await edited(alive, task)
         await alive.scheduler.close()
         left = await world.task(task.id)
-        assert (left.state, left.attempt, left.error_code) == ("retry_wait", 1, "interrupted_by_restart")
+        assert (left.state, left.attempt, left.error_code) == ("retry_wait", 0, "interrupted_by_restart")
     finishing = rule("may have partially completed", [reply("It was done already.")], "Done.")
     async with life(world, finishing) as alive:
         ended = await alive.until(task)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
@@ -13,6 +14,7 @@ from stationmaster.control.audit import audit
 from stationmaster.control.cli import OpenDoor
 from stationmaster.control.proof import Proof
 from stationmaster.control.socket import Door
+from stationmaster.errors import NotFound
 
 _PAGE = 1000
 _COLUMNS = ("seq", "timestamp", "actor", "action", "fromState", "toState", "outcome", "errorCode")
@@ -54,7 +56,16 @@ def mount(root: typer.Typer, open_door: OpenDoor) -> None:
             "until": until,
         }
         with open_door() as door:
-            _print_audit(events(door, wire), as_json=as_json)
+            found = events(door, wire)
+            first = next(found, None)
+            if first is None and task is not None:
+                # No task is without a history, so this is an answer of its own and not an empty one.
+                raise NotFound(
+                    f"There is no task {task}.",
+                    code="task_not_found",
+                    hint="`stationmaster task list` shows the tasks there are.",
+                )
+            _print_audit(itertools.chain(() if first is None else (first,), found), as_json=as_json)
 
 
 def events(door: Door, wire: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

@@ -78,6 +78,10 @@ def turn(tx: Tx, task_id: str, lease: Lease, settings: GiteaSettings, ran: Ran) 
             return actions.leave(tx, task_id, "wait", lease, settings, error_code=None)
         if goes == "verify":
             return actions.advance(tx, task_id, "verify", lease, settings)
+    if ended.how == "stopping" and ran.unsaved is None:
+        # The worker was stopped in order: nobody failed, so the next start goes on without spending a retry.
+        code = codes.INTERRUPTED_BY_RESTART
+        return actions.postpone(tx, task_id, "execution", lease, settings, delay_s=0, error_code=code)
     code = ran.unsaved or ended.code or codes.TURN_FAILED
     retryable = ended.transient or ran.unsaved is not None
     return actions.give_up_or_retry(tx, task_id, code, lease, settings, retryable=retryable)

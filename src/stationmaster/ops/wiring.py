@@ -17,7 +17,7 @@ from stationmaster.control.commands import Site
 from stationmaster.control.dispatch import Dispatch
 from stationmaster.control.machine import OPERATOR_KEY
 from stationmaster.control.registry import COMMANDS
-from stationmaster.errors import Bug
+from stationmaster.errors import Bug, Invalid
 from stationmaster.gitea import store as gitea
 from stationmaster.gitea.client import Forge
 from stationmaster.gitea.gear import Gear
@@ -131,7 +131,15 @@ def gear(config: Config, home: Home, port: LedgerPort, at: Station) -> Gear:
     """Builds what the work on a task uses; `gear.forge` is to be closed on the loop that used it."""
     settings = gitea_settings(config)
     for folder in (config.workspace.root, home.runs, home.git):
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            key = "workspace.root" if folder == config.workspace.root else "the home"
+            raise Invalid(
+                f"{key}: {folder} cannot be made: {error.strerror}.",
+                code="invalid_configuration",
+                hint="Name a folder that this user can write.",
+            ) from error
     return Gear(
         port=port,
         settings=settings,

@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import json
 import signal
+import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from stationmaster.errors import StationmasterError
@@ -18,6 +20,8 @@ from stationmaster.standins.forge import ForgeAdmin
 Json = dict[str, Any]
 Say = Callable[[str], None]
 
+# Wherever the packages are: a first-time user has not put it on the path yet.
+_PROGRAM = Path(sys.executable).with_name("stationmaster")
 _CHANGE = f"@{BOT} please add a --shout option to greet.sh, with a check in test.sh"
 _QUESTION = f"@{BOT} what happens to names with accents when I shout?"
 
@@ -72,9 +76,9 @@ def _play(stage: Stage, say: Say) -> Json:
 
 
 def _steps(stage: Stage) -> list[str]:
-    """Returns the last line of what each tool call returned to the agent, each once."""
-    asked = stage.model.requests
-    return [each["outputs"][-1].strip().splitlines()[-1][:100] for each in asked if each["outputs"]]
+    """Returns the last line of what each command printed for the agent, each once; other tools' answers are data."""
+    asked = [each["outputs"][-1].strip() for each in stage.model.requests if each["outputs"]]
+    return [said.splitlines()[-1][:100] for said in asked if said and "<<<BEGIN" not in said and said[0] != "{"]
 
 
 def _ask(stage: Stage, watch: Watch, say: Say, text: str) -> Json:
@@ -133,7 +137,7 @@ def _stay(stage: Stage, say: Say) -> None:
         f"  forge admin    {stage.forge.url}/__admin/\n"
         f"  model          {stage.model.base_url}   (requests: /__requests)\n"
         f"  product        {stage.product.web}/api/gitea-workflow/overview   (Authorization: Bearer {key})\n"
-        f"  command line   stationmaster --home {stage.product.home} task list\n"
+        f"  command line   {_PROGRAM} --home {stage.product.home} task list\n"
         f"  log            {stage.product.log}"
     )
     threading.Event().wait()

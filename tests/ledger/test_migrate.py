@@ -174,6 +174,14 @@ def test_edges_that_no_migration_brought_are_refused(crates: Crates, database: P
     assert refused.value.code == "edges_differ"
 
 
+def test_tables_of_another_build_are_refused(crates: Crates, database: Path | PostgresSettings) -> None:
+    opened(database, crates.version(1, FIRST, CRATE_1)).close()
+    other = FIRST.replace("(seq)\n", "(seq),\n  weight INT64\n")
+    with pytest.raises(Invalid, match="another build of this program: The table crate has no column weight") as refused:
+        opened(database, crates.version(2, other, CRATE_1))
+    assert refused.value.code == "schema_differs"
+
+
 def test_guards_changed_by_hand_are_refused_and_can_be_restored(
     crates: Crates, database: Path | PostgresSettings
 ) -> None:

@@ -121,6 +121,13 @@ def bring_up(catalog: Catalog, slices: Sequence[Slice], *, restore: bool = False
             code="edges_differ",
             hint="Add or remove edges in a migration of the slice, never by hand.",
         )
+    missing = column_faults(catalog, slices)
+    if missing:
+        raise Invalid(
+            f"The database was made by another build of this program: {missing[0]}",
+            code="schema_differs",
+            hint="Before the first release no build takes over the tables of another: begin with a new home.",
+        )
     _guard(catalog, slices, machines, kernel_print, fresh=restore or bool(behind))
     return bool(behind)
 
@@ -144,13 +151,25 @@ def faults(catalog: Catalog, slices: Sequence[Slice]) -> Iterator[str]:
             yield f"The slice {part.name} is at version {version}, not {newest(part)}; restart to migrate."
     yield from edge_faults(catalog, machines)
     yield from guard_faults(catalog.present_guards(), catalog.wanted_guards(machines))
-    present = catalog.columns()
-    for part in slices:
-        for table in schema.tables(schema_text(part)):
-            if table not in present:
-                yield f"The table {table} is missing; restore a backup."
+    yield from column_faults(catalog, slices)
     for (seq,) in catalog.execute("SELECT seq FROM command WHERE sealed = 0 ORDER BY seq LIMIT 20"):
         yield f"The command {seq} was never sealed: somebody wrote past the program; look at its rows in the history."
+
+
+def column_faults(catalog: Catalog, slices: Sequence[Slice]) -> list[str]:
+    """Returns one sentence for each table or column that the code knows and the database lacks."""
+    present = catalog.columns()
+    found = []
+    for part in slices:
+        for table, names in schema.columns(schema_text(part)).items():
+            if table not in present:
+                found.append(f"The table {table} is missing; restore a backup.")
+            found += [
+                f"The table {table} has no column {name}."
+                for name in names
+                if table in present and name not in present[table]
+            ]
+    return found
 
 
 def edge_faults(catalog: Catalog, machines: Sequence[Machine]) -> list[str]:

@@ -17,6 +17,7 @@ _TYPES: Mapping[Dialect, tuple[tuple[re.Pattern[str], str], ...]] = {
     "sqlite": ((re.compile(r"\bINT64\b"), "INTEGER"),),
     "postgres": ((re.compile(r"\bINT64\b"), "BIGINT"), (re.compile(r"\bBLOB\b"), "BYTEA")),
 }
+_COLUMN = re.compile(r"^  ([a-z][a-z0-9_]*) (?:TEXT|INT64|BLOB)\b", re.ASCII | re.MULTILINE)
 _TABLE = re.compile(r"CREATE TABLE (\w+) \(", re.ASCII)
 _COMPOSITE_KEY = re.compile(r"\bPRIMARY KEY \(\w+\s*,")
 _STATE = re.compile(r"^(\s*state TEXT NOT NULL)\b", re.MULTILINE)
@@ -86,6 +87,15 @@ def render(text: str, dialect: Dialect, machines: tuple[Machine, ...]) -> list[s
 def tables(text: str) -> list[str]:
     """Returns the names of the tables that a schema makes."""
     return _TABLE.findall(text)
+
+
+def columns(text: str) -> dict[str, list[str]]:
+    """Returns the columns of each table that a schema makes; a column begins a line of its own."""
+    return {
+        found[1]: _COLUMN.findall(statement)
+        for statement in split(text)
+        if (found := _TABLE.match(statement)) is not None
+    }
 
 
 def _render(statement: str, dialect: Dialect, guarded: Mapping[str, Machine]) -> str:

@@ -84,11 +84,6 @@ def render(text: str, dialect: Dialect, machines: tuple[Machine, ...]) -> list[s
     return [_render(statement, dialect, guarded) for statement in split(text)]
 
 
-def tables(text: str) -> list[str]:
-    """Returns the names of the tables that a schema makes."""
-    return _TABLE.findall(text)
-
-
 def columns(text: str) -> dict[str, list[str]]:
     """Returns the columns of each table that a schema makes; a column begins a line of its own."""
     return {

@@ -97,6 +97,7 @@ def _field(rows: int, folder: Path, url: str | None, report: Report) -> Iterator
     with place(folder, f"rows{rows}", url) as here, contextlib.closing(here.ledger()) as ledger:
         report.note(f"writing {rows} tasks, every one by a command")
         seconds = seed.fill(ledger, shape)
+        here.settle()
         stored = here.count("gitea_task")
         report.line("rows", tasks=stored, repositories=shape.repositories, leased=shape.leased, seconds=seconds)
         if stored != rows:

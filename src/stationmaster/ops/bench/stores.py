@@ -52,6 +52,12 @@ class Place:
         """Takes every trigger off a ledger that is closed, and opens what is left."""
         return PlainSqlite(self._file) if self.url is None else PlainPostgres(self.url, self.schema)
 
+    def settle(self) -> None:
+        """Lets PostgreSQL look at tables that were filled at once, as it does by itself within a minute."""
+        if self.url is not None:
+            with psycopg.connect(self.url, autocommit=True, options=f"-c search_path={self.schema}") as server:
+                server.execute(b"ANALYZE")
+
     def count(self, table: str) -> int:
         """Returns how many rows a table has."""
         if self.url is None:

@@ -239,7 +239,7 @@ def _confirmed(tx: Tx, task_id: str, lease: Lease, settings: GiteaSettings, foun
     key = actions.final_key(task_id, found.turn)
     row = actions.intend_comment(tx, task, key, "mcp_final", found.body, run_id=found.turn or None)
     if row.state in _OPEN:
-        tries.settle(tx, tries.of(tx, CommentChannel.action, row.id), "done", native=found.comment_id)
+        tries.settle(tx, tries.alone(tx, CommentChannel.action, row.id), "done", native=found.comment_id)
         comments.confirm(tx, row, channel.Found(found.comment_id, found.also))
     _close_others(tx, task_id)
     refs = {"comment": str(found.comment_id), **({"turn": found.turn} if found.turn else {})}
@@ -272,7 +272,7 @@ def _close_others(tx: Tx, task_id: str) -> None:
     """Ends the rows of answers that a proven one has made superfluous; nothing may send them any more."""
     for row in store.comments(tx, task_id):
         if row.kind in {"mcp_final", "rest_fallback"} and row.state in _OPEN:
-            tries.settle(tx, tries.of(tx, CommentChannel.action, row.id), "absent")
+            tries.settle(tx, tries.alone(tx, CommentChannel.action, row.id), "absent")
             code = codes.MCP_REPLY_MISSING
             tx.move(COMMENT, row.id, "fail", rev=row.rev, error_code=code, updated_at=tx.now)
             tx.event("comment.failed", key=row.id, code=code)

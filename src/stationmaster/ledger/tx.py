@@ -145,6 +145,10 @@ class Tx(HotTx):
         """Writes that something was refused, and why; returns its seq."""
         return self._event(action, "refusal", None, code, refs, data)
 
+    def alone(self, key: str, /) -> None:
+        """Waits until no other command holds `key` and keeps it until the commit; what is read next is up to date."""
+        self._session.lock(key)
+
     def intent(self, action: str, /, *, subject: str, refs: Refs | None = None, **data: Any) -> int:
         """Writes what is about to be done outside (K7); returns the seq that its result will name.
 

@@ -245,7 +245,7 @@ class _Attempt(Generic[R]):
         return self._failed(tx, refused.code)
 
     def _dropped(self, tx: Tx, code: str) -> R:
-        tries.settle(tx, tries.of(tx, self._channel.action, self._key), "absent")
+        tries.settle(tx, tries.alone(tx, self._channel.action, self._key), "absent")
         return self._failed(tx, code)
 
     def _failed(self, tx: Tx, code: str) -> R:
@@ -259,7 +259,7 @@ class _Attempt(Generic[R]):
         return self._channel.load(tx, self._key)
 
     def _proven(self, tx: Tx, found: Found) -> R:
-        known = tries.of(tx, self._channel.action, self._key)
+        known = tries.alone(tx, self._channel.action, self._key)
         doubtful = [each for each in known if each.doubtful and each.outcome != "done"]
         # With several it cannot be told which one it was.
         tries.settle(tx, known, "done" if len(doubtful) == 1 else "unknown", native=found.native)
@@ -270,5 +270,6 @@ class _Attempt(Generic[R]):
 
     def _write_result(self, tx: Tx, intent: int, outcome: str, **data: Any) -> None:
         # A read-back by somebody else may have settled it meanwhile.
+        tries.alone(tx, self._channel.action, self._key)
         if all(known.outcome == "unknown" for known in history.results(tx, intent)):
             tx.result(intent, outcome, **data)

@@ -51,6 +51,12 @@ def of(reader: Reader, action: str, key: str) -> list[Try]:
     return list(found.values())
 
 
+def alone(tx: Tx, action: str, key: str) -> list[Try]:
+    """Returns the tries of a row, which nobody else settles before this command has committed."""
+    tx.alone(f"{action}\n{key}")
+    return of(tx, action, key)
+
+
 def settle(tx: Tx, known: list[Try], outcome: str, **data: Any) -> None:
     """Writes what a read-back told about the tries of which nobody knew the outcome (GW-R-189)."""
     for each in known:

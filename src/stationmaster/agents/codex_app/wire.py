@@ -144,6 +144,8 @@ class Wire:
             for future in self._pending.values():
                 if not future.done():
                     future.set_exception(_unreachable(self._dead))
+                    # Whoever asked may be gone by now; that is no reason to complain on the error stream.
+                    future.exception()
             with contextlib.suppress(OSError, RuntimeError):
                 self._writer.close()
             self._on_closed()

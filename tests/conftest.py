@@ -69,7 +69,7 @@ def postgres() -> Iterator[PostgresServer]:
     """Starts a server when the first test asks for it."""
     with running() as dsn:
         with psycopg.connect(dsn, autocommit=True) as connection:
-            connection.execute("CREATE ROLE owner LOGIN")
+            connection.execute("CREATE ROLE owner LOGIN CREATEDB")
             connection.execute("CREATE ROLE app LOGIN")
             connection.execute("GRANT CREATE ON DATABASE postgres TO owner")
         yield PostgresServer(make_conninfo(dsn, user="owner"), make_conninfo(dsn, user="app"))

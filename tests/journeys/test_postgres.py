@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import psycopg
+from psycopg.conninfo import make_conninfo
+
 from tests.conftest import PostgresServer
 from tests.journeys.rig import Rig
 
@@ -11,7 +14,10 @@ from tests.journeys.rig import Rig
 def test_a_mention_is_proven_and_a_kill_survived_on_postgresql(tmp_path: Path, postgres: PostgresServer) -> None:
     with Rig.made(tmp_path) as rig:
         address = rig.product.home / "database"
-        address.write_text(postgres.owner_dsn)
+        # A database of its own: other tests spoil the default schema of the shared one on purpose.
+        with psycopg.connect(postgres.owner_dsn, autocommit=True) as connection:
+            connection.execute("CREATE DATABASE journey")
+        address.write_text(make_conninfo(postgres.owner_dsn, dbname="journey"))
         rig.configure(sections={"database": {"url": f"file:{address}"}})
         rig.start()
         rig.proves(rig.rests(rig.accepted(rig.mention())))

@@ -27,7 +27,7 @@ SILENT = (
     rule("please mumble", _WORK, "I changed it, and I keep that to myself."),
 )
 
-# What only an operator's request passes through; tests/gitea/test_operate.py kills nothing but repeats everything.
+# What only an operator's request passes through; tests/journeys/test_operators.py kills it there.
 _OPERATORS = {"operate.accepted", "unblock.looked"}
 _LATER = {
     "prepare.fetch.intended",

@@ -116,15 +116,6 @@ def deciding_row(reader: Reader, task_id: str, run_id: str) -> Comment | None:
     return None if row is None or row.state == "failed" else row
 
 
-def words_to_post(reader: Reader, task_id: str) -> str:
-    """Returns the last words of the latest normal turn that had any (GW-R-170)."""
-    for each in reversed(store.turns(reader, task_id)):
-        text = store.final_text(reader, each.run_id)
-        if each.kind == "normal":
-            return text
-    return ""
-
-
 def was_broken_off(reader: Reader, task_id: str, run_id: str) -> bool:
     """Tells whether the task's latest earlier turn began and did not complete (GW-R-187)."""
     earlier: list[Any] = [run for run in jobs.of_subject(reader, task_id) if run.id != run_id]

@@ -117,7 +117,7 @@ class Recovery:
             if answer.kind == "question":
                 answer = await receipts.post(gear, task.id, answer.id, hold=None)
             elif await self._cannot_tell(task) and self._may_wait(task.id):
-                await gear.port.do(self._cmd(task, "recovery.wait"), _let_go, hold.lease)
+                await gear.port.do(self._cmd(task, "recovery.wait"), leases.release, hold.lease)
                 return None
         return await gear.port.do(
             self._cmd(task, "recovery.settle"), _moved, task.id, hold.lease, gear.settings, unsaved
@@ -189,10 +189,6 @@ def _close_intents(tx: Tx, task: Task, run: Run | None) -> None:
     for subject in (task.id, *((run.id,) if run else ())):
         for intent in history.open_intents(tx, subject=subject):
             tx.result(intent.seq, "unknown", refs=actions.refs(task), recovery="looked_at_again_by_the_next_run")
-
-
-def _let_go(tx: Tx, lease: Lease) -> None:
-    leases.release(tx, lease)
 
 
 def _latest_run(reader: Reader, task_id: str) -> Run | None:

@@ -158,6 +158,7 @@ class Run:
         intent = await port.do(self._cmd(action), _intend, self._task, action, data)
         try:
             done = await work
+            faults.point("run.thread_known")
         except StationmasterError as error:
             await port.do(self._cmd(action), _result, intent, "failed", {"code": explain(error)})
             raise

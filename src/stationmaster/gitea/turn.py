@@ -124,7 +124,8 @@ class _Work:
             asker.login,
         )
         if self._kind == "reply_retry":
-            return texts.reply_retry_prompt(about, await port.read(conclude.words_to_post, task.id))
+            _, words = await port.read(verify.fallback_words, task.id)
+            return texts.reply_retry_prompt(about, words)
         said = await port.read(store.follow_ups, task.id)
         instruction = said[-1].body if said else await port.read(store.instruction, task.id)
         broken_off = await port.read(conclude.was_broken_off, task.id, run_id)

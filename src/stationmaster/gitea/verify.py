@@ -345,7 +345,7 @@ def _intend_fallback(tx: Tx, task_id: str, lease: Lease) -> bool:
 
 
 def fallback_words(reader: Reader, task_id: str) -> tuple[str, str]:
-    """Returns the turn and the words that a fallback posts; the words are empty when there are none (GW-R-173)."""
+    """Returns the turn and words that a reply retry or fallback posts; no words when there are none (GW-R-173)."""
     turns = accepted(reader, task_id)
     said = [(turn, store.final_text(reader, turn).strip()) for turn in turns]
     spoken = max(said, key=lambda each: len(each[1]), default=("", ""))

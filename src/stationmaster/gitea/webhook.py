@@ -15,7 +15,7 @@ import msgspec
 from stationmaster import canonical
 from stationmaster.clock import MICROS
 from stationmaster.command import Cmd, LedgerPort
-from stationmaster.errors import Stale, StationmasterError, Unavailable
+from stationmaster.errors import Stale, Unavailable
 from stationmaster.gitea import codes, normalise, registry, signature, store
 from stationmaster.gitea.actions import step
 from stationmaster.gitea.machine import TASK
@@ -24,7 +24,7 @@ from stationmaster.gitea.normalise import Ignored, Normalised, Rejected, Rules
 from stationmaster.gitea.settings import GiteaSettings, allows
 from stationmaster.gitea.store import Q
 from stationmaster.inbox import actions as inbox
-from stationmaster.ledger.tx import Tx
+from stationmaster.ledger.tx import Reader, Tx
 
 _DAY = 86_400 * MICROS
 _MINUTE = 60 * MICROS
@@ -104,20 +104,18 @@ class Webhook:
         return Reply(413, {"error": codes.PAYLOAD_TOO_LARGE, "message": f"The limit is {limit} bytes."})
 
     async def _refused(self, source: str, code: str) -> None:
-        try:
-            cmd = Cmd("webhook.refuse", "system", f"address:{source}")
-            await self._port.do(cmd, self._tell_once_a_minute, source, code)
-        except StationmasterError:
-            self._told.pop((source, code), None)
-            raise
-
-    def _tell_once_a_minute(self, tx: Tx, source: str, code: str) -> None:
-        minute = tx.now // _MINUTE
+        minute = await self._port.read(_minute)
         if self._told.get((source, code)) == minute:
             return
+        # The receipt makes it one row also for many at once; what is kept here only spares the command.
+        cmd = Cmd("webhook.refuse", "system", f"address:{source}", f"{code}:{source}:{minute}")
+        await self._port.do(cmd, _tell_refusal, code, source)
         self._told = {known: at for known, at in self._told.items() if at == minute}
         self._told[source, code] = minute
-        _tell_refusal(tx, code, source)
+
+
+def _minute(reader: Reader) -> int:
+    return reader.now // _MINUTE
 
 
 def _tell_refusal(tx: Tx, code: str, source: str) -> None:

@@ -26,41 +26,55 @@ _CHANGE = f"@{BOT} please add a --shout option to greet.sh, with a check in test
 _QUESTION = f"@{BOT} what happens to names with accents when I shout?"
 
 
-class Stopped(BaseException):
-    """Somebody asked the demo to end; the stage is still taken down."""
+class _Stop:
+    """Whether somebody asked the demo to end: an exception alone may be lost inside of an event loop."""
+
+    def __init__(self) -> None:
+        self.asked = False
+
+    def __call__(self, *_: object) -> None:
+        self.asked = True
+        raise KeyboardInterrupt
+
+    def check(self) -> None:
+        if self.asked:
+            raise KeyboardInterrupt
 
 
 def play(say: Say, *, keep: bool) -> int:
     """Plays the demo and returns its exit status; the last thing said is one JSON object."""
-    before = {number: signal.signal(number, _stop) for number in (signal.SIGTERM, signal.SIGHUP)}
+    stop = _Stop()
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     try:
         with raised() as stage:
-            result = _play(stage, say)
+            result = _play(stage, say, stop)
             say(json.dumps(result))
             if keep:
-                with contextlib.suppress(KeyboardInterrupt, Stopped):
+                with contextlib.suppress(KeyboardInterrupt):
                     _stay(stage, say)
             return 0 if result["ok"] else 1
-    except (KeyboardInterrupt, Stopped):
-        say(json.dumps({"ok": False, "error": "It was stopped."}))
-        return 130
     except (StationmasterError, OSError) as error:
-        say(json.dumps({"ok": False, "error": str(error)}))
-        return 1
+        return _ended(say, stop, error)
+    # Whatever the interrupt has become on its way out.
+    except BaseException as error:
+        if not stop.asked:
+            raise
+        return _ended(say, stop, error)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
-def _stop(*_: object) -> None:
-    raise Stopped
+def _ended(say: Say, stop: _Stop, error: BaseException) -> int:
+    say(json.dumps({"ok": False, "error": "It was stopped." if stop.asked else str(error)}))
+    return 130 if stop.asked else 1
 
 
-def _play(stage: Stage, say: Say) -> Json:
+def _play(stage: Stage, say: Say, stop: _Stop) -> Json:
     say(f"forge    {stage.forge.url}\nmodel    {stage.model.base_url}\nproduct  {stage.product.web}")
     try:
         with stage.product.door() as door:
-            watch = Watch(stage.product, door, say, lambda: _steps(stage))
+            watch = Watch(stage.product, door, say, lambda: _steps(stage, stop))
             change = _ask(stage, watch, say, _CHANGE)
             seconds = watch.seconds()
             question = _ask(stage, watch, say, _QUESTION)
@@ -69,14 +83,16 @@ def _play(stage: Stage, say: Say) -> Json:
         _show(stage, say, tasks[0], chains[0])
         wrong = list(proof.wrong(stage, tasks, chains))
     except StationmasterError as error:
+        stop.check()
         return {"ok": False, "error": str(error), "log": stage.product.last_words()}
     for sentence in wrong:
         say(f"WRONG: {sentence}")
     return _result(tasks[0], seconds, wrong)
 
 
-def _steps(stage: Stage) -> list[str]:
+def _steps(stage: Stage, stop: _Stop) -> list[str]:
     """Returns the last line of what each command printed for the agent, each once; other tools' answers are data."""
+    stop.check()
     asked = [each["outputs"][-1].strip() for each in stage.model.requests if each["outputs"]]
     return [said.splitlines()[-1][:100] for said in asked if said and "<<<BEGIN" not in said and said[0] != "{"]
 

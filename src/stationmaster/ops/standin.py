@@ -7,9 +7,6 @@ from typing import Annotated
 
 import typer
 
-from stationmaster.standins.forge import server as forge_server
-from stationmaster.standins.responses_model import server as model_server
-
 app = typer.Typer(no_args_is_help=True, help="A forge and a model to try Stationmaster with, without accounts.")
 
 _Port = Annotated[int, typer.Option(help="The port to listen on; 0 for any free one.", min=0, max=65535)]
@@ -22,7 +19,9 @@ def forge(
     faults: Annotated[Path | None, typer.Option(help="JSON file of faults to play, for tests.")] = None,
 ) -> None:
     """Runs a Gitea-compatible server."""
-    forge_server.main(port, folder, faults)
+    from stationmaster.standins.forge import server  # noqa: PLC0415 - loaded only to be used
+
+    server.main(port, folder, faults)
 
 
 @app.command()
@@ -31,4 +30,6 @@ def model(
     scenario: Annotated[Path | None, typer.Option(help="JSON file of what the model says.")] = None,
 ) -> None:
     """Runs a scripted model that speaks the Responses API."""
-    model_server.main(port, scenario)
+    from stationmaster.standins.responses_model import server  # noqa: PLC0415 - loaded only to be used
+
+    server.main(port, scenario)

@@ -1,4 +1,4 @@
-"""The verbs of `stationmaster bench`."""
+"""The verbs of `stationmaster bench`; what they measure with is loaded by the verb, since every start pays for this."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stationmaster.ops.bench import accept, claim, command
-from stationmaster.ops.bench.report import Report
+if TYPE_CHECKING:
+    from stationmaster.ops.bench.report import Report
 
 app = typer.Typer(no_args_is_help=True, help="Measures this machine and this version; works on databases of its own.")
 
@@ -28,6 +28,8 @@ _Rounds = Annotated[int, typer.Option(min=1, help="How often everything is measu
 
 @contextmanager
 def _reported(name: str, folder: Path, *, as_json: bool) -> Iterator[tuple[Path, Report]]:
+    from stationmaster.ops.bench.report import Report  # noqa: PLC0415
+
     report = Report(name, as_json)
     with tempfile.TemporaryDirectory(prefix="stationmaster-bench-", dir=folder) as own:
         yield Path(own), report
@@ -45,6 +47,8 @@ def accept_verb(
     as_json: _Json = False,
 ) -> None:
     """Webhook in, durable delivery, task and history, 202 out; beside no store, and one commit a request."""
+    from stationmaster.ops.bench import accept  # noqa: PLC0415
+
     plan = accept.Plan(0.2, 1, url=postgres) if quick else accept.Plan(seconds, rounds, url=postgres)
     with _reported("accept", folder, as_json=as_json) as (own, report):
         accept.run(plan, own, report)
@@ -62,6 +66,8 @@ def claim_verb(
     as_json: _Json = False,
 ) -> None:
     """Repository lease and move of a task among ever more rows; beside the time among the fewest."""
+    from stationmaster.ops.bench import claim  # noqa: PLC0415
+
     usual = (1_000, 3_000) if quick else (1_000, 100_000, 1_000_000) if postgres is None else (1_000, 100_000)
     chosen = tuple(rows) if rows else usual
     plan = claim.Plan(chosen, 20, 1, postgres) if quick else claim.Plan(chosen, claims, rounds, postgres)
@@ -72,7 +78,9 @@ def claim_verb(
 @app.command("command")
 def command_verb(
     *,
-    commands: Annotated[int, typer.Option(min=command.GROUP, help="How many commands a round.")] = 1_920,
+    commands: Annotated[
+        int, typer.Option(min=1, help="How many commands a round, at least a group.")
+    ] = 1_920,
     rounds: _Rounds = 7,
     quick: _Quick = False,
     postgres: _Postgres = None,
@@ -80,6 +88,9 @@ def command_verb(
     as_json: _Json = False,
 ) -> None:
     """One guarded command; beside the same rows in bare SQL without triggers, with as many commits."""
-    plan = command.Plan(command.GROUP * 2, 1, postgres) if quick else command.Plan(commands, rounds, postgres)
+    from stationmaster.ops.bench import command  # noqa: PLC0415
+
+    wanted = max(commands, command.GROUP)
+    plan = command.Plan(command.GROUP * 2, 1, postgres) if quick else command.Plan(wanted, rounds, postgres)
     with _reported("command", folder, as_json=as_json) as (own, report):
         command.run(plan, own, report)

@@ -3,7 +3,7 @@
 
 PY := .venv/bin/python
 # Tests wait for processes more than they compute; more workers than this only slow each other down.
-WORKERS ?= 4
+WORKERS ?= 6
 TESTS ?= tests
 
 # The tests start the product hundreds of times; where bytecode is switched off, each start would compile all of it.

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
-from stationmaster.clock import SystemClock
 from stationmaster.command import LedgerPort
 from stationmaster.errors import Busy, Illegal, StationmasterError, Unavailable
 from stationmaster.gitea import actions, codes, leftovers, store
@@ -84,7 +83,9 @@ async def act(
     the act as `failed` and goes on to the caller.
     """
     refs = {} if run_id is None else {"turn": run_id}
-    told = {**about, "task": task.id, "since": SystemClock().now()}
+    told = {**about, "task": task.id}
+    if "bare" in about:
+        told["locks"] = await gear.port.off(leftovers.standing, about)
     lease = None if hold is None else hold.lease
     cmd = actions.command(action, task, f"task:{task.id}")
     seq = await gear.port.do(cmd, _intend, action, subject, told, refs, lease, first)

@@ -1,7 +1,7 @@
 """Puts away what an act of ours on disk left half-made: renamed, never deleted, so that the step can be done again.
 
-Only what the act's own intent names is touched, and of locks only those born after it; everything else that is in the
-way is somebody else's and stays as it is (architecture §8, GW-R-128).
+Only what the act's own intent names is touched, and of locks only those that did not stand there before it; everything
+else that is in the way is somebody else's and stays as it is (architecture §8, GW-R-128).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PROGRAMS = frozenset({b"git", b"bwrap"})
 def put_away(git: Git, seq: int, about: Mapping[str, Any]) -> tuple[str, ...]:
     """Renames what the act with intent `seq` left half-made, and returns where that is now.
 
-    `about` is what its intent says: `bare`, perhaps `tree`, `since` (microseconds of this machine's wall clock), `part`
+    `about` is what its intent says: `bare`, perhaps `tree`, the `locks` that stood there before (`standing`), `part`
     for a clone and `branch_step` for one that moved a worktree between branches. Doing it again changes nothing.
     """
     bare = Path(about["bare"])
@@ -32,7 +32,8 @@ def put_away(git: Git, seq: int, about: Mapping[str, Any]) -> tuple[str, ...]:
     if about.get("part") and os.path.lexists(about["part"]):
         moved.append(worktree.orphan(Path(about["part"]), seq))
     if bare.is_dir():
-        moved += [_aside(bare, lock, seq) for lock in _locks(bare, tree, int(about["since"]))]
+        before = set(about.get("locks", ()))
+        moved += [_aside(bare, lock, seq) for lock in _locks(bare, tree) if _mark(lock) not in before]
         if tree is not None and about.get("branch_step") and _spoiled(git, bare, tree):
             moved += worktree.orphan_worktree(bare, tree, seq)
         if tree is not None:
@@ -40,19 +41,29 @@ def put_away(git: Git, seq: int, about: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(str(path) for path in moved)
 
 
-def _locks(bare: Path, tree: Path | None, since: int) -> list[Path]:
-    shared = [*worktree.shared_locks_now(bare), *(bare / "refs").rglob("*.lock")]
-    found = {path for path in shared if _born(path) > since}
+def standing(about: Mapping[str, Any]) -> list[str]:
+    """Returns the locks that stand where an act is about to work, each with what tells it from a later one.
+
+    Times would not do: a file's is some milliseconds older than the clock says, and clocks are set back.
+    """
+    bare = Path(about["bare"])
+    tree = Path(about["tree"]) if about.get("tree") else None
+    return [_mark(lock) for lock in _locks(bare, tree)] if bare.is_dir() else []
+
+
+def _locks(bare: Path, tree: Path | None) -> list[Path]:
+    found = {*worktree.shared_locks_now(bare), *(bare / "refs").rglob("*.lock")}
     if tree is not None:
-        found.update(worktree.locks_now(bare, tree, since=since))
+        found.update(worktree.locks_now(bare, tree))
     return sorted(found)
 
 
-def _born(path: Path) -> int:
+def _mark(path: Path) -> str:
     try:
-        return path.lstat().st_mtime_ns // 1000
+        seen = path.lstat()
     except OSError:
-        return -1
+        return f"{path}:gone"
+    return f"{path}:{seen.st_ino}:{seen.st_mtime_ns}"
 
 
 def _aside(bare: Path, lock: Path, seq: int) -> Path:

@@ -117,8 +117,8 @@ def shared_locks_now(bare: Path) -> tuple[Path, ...]:
     return tuple(path for path in (bare / name for name in _SHARED_LOCKS) if os.path.lexists(path))
 
 
-def locks_now(bare: Path, tree: Path, *, since: int = 0) -> tuple[Path, ...]:
-    """Returns git's lock files in the way of this worktree; with `since` (microseconds) only those born after it."""
+def locks_now(bare: Path, tree: Path) -> tuple[Path, ...]:
+    """Returns git's lock files in the way of this worktree."""
     folder = paths.admin(bare, tree)
     wanted = [folder / name for name in _TREE_LOCKS] + [bare / name for name in _SHARED_LOCKS]
     try:
@@ -127,14 +127,7 @@ def locks_now(bare: Path, tree: Path, *, since: int = 0) -> tuple[Path, ...]:
         branch = None
     if branch:
         wanted.append(bare / "refs" / "heads" / f"{branch}.lock")
-    return tuple(path for path in wanted if _born(path) > since)
-
-
-def _born(path: Path) -> int:
-    try:
-        return path.lstat().st_mtime_ns // 1000
-    except OSError:
-        return -1
+    return tuple(path for path in wanted if os.path.lexists(path))
 
 
 def staying_locks(git: Git, present: Callable[[], tuple[Path, ...]]) -> tuple[Path, ...]:

@@ -28,7 +28,7 @@ _Rounds = Annotated[int, typer.Option(min=1, help="How often everything is measu
 
 @contextmanager
 def _reported(name: str, folder: Path, *, as_json: bool) -> Iterator[tuple[Path, Report]]:
-    from stationmaster.ops.bench.report import Report  # noqa: PLC0415
+    from stationmaster.ops.bench.report import Report  # noqa: PLC0415 - loaded to be used
 
     report = Report(name, as_json)
     with tempfile.TemporaryDirectory(prefix="stationmaster-bench-", dir=folder) as own:
@@ -47,7 +47,7 @@ def accept_verb(
     as_json: _Json = False,
 ) -> None:
     """Webhook in, durable delivery, task and history, 202 out; beside no store, and one commit a request."""
-    from stationmaster.ops.bench import accept  # noqa: PLC0415
+    from stationmaster.ops.bench import accept  # noqa: PLC0415 - loaded to be used
 
     plan = accept.Plan(0.2, 1, url=postgres) if quick else accept.Plan(seconds, rounds, url=postgres)
     with _reported("accept", folder, as_json=as_json) as (own, report):
@@ -66,7 +66,7 @@ def claim_verb(
     as_json: _Json = False,
 ) -> None:
     """Repository lease and move of a task among ever more rows; beside the time among the fewest."""
-    from stationmaster.ops.bench import claim  # noqa: PLC0415
+    from stationmaster.ops.bench import claim  # noqa: PLC0415 - loaded to be used
 
     usual = (1_000, 3_000) if quick else (1_000, 100_000, 1_000_000) if postgres is None else (1_000, 100_000)
     chosen = tuple(rows) if rows else usual
@@ -78,9 +78,7 @@ def claim_verb(
 @app.command("command")
 def command_verb(
     *,
-    commands: Annotated[
-        int, typer.Option(min=1, help="How many commands a round, at least a group.")
-    ] = 1_920,
+    commands: Annotated[int, typer.Option(min=1, help="How many commands a round, at least a group.")] = 1_920,
     rounds: _Rounds = 7,
     quick: _Quick = False,
     postgres: _Postgres = None,
@@ -88,7 +86,7 @@ def command_verb(
     as_json: _Json = False,
 ) -> None:
     """One guarded command; beside the same rows in bare SQL without triggers, with as many commits."""
-    from stationmaster.ops.bench import command  # noqa: PLC0415
+    from stationmaster.ops.bench import command  # noqa: PLC0415 - loaded to be used
 
     wanted = max(commands, command.GROUP)
     plan = command.Plan(command.GROUP * 2, 1, postgres) if quick else command.Plan(wanted, rounds, postgres)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, Literal
 from urllib.parse import urlsplit
 
 import msgspec
@@ -22,6 +22,8 @@ ISSUE: Final = "issue"
 PULL: Final = "pull_request"
 ISSUE_COMMENT: Final = "issue_comment"
 PULL_COMMENT: Final = "pull_request_comment"
+
+Origin = Literal["comment", "issue", "pull", "review", "code_comment"]
 
 GHOST: Final = -1
 _COMMENT_ROUTES = frozenset({ISSUE_COMMENT, PULL_COMMENT})
@@ -96,7 +98,11 @@ class Refs(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Normalised(msgspec.Struct, frozen=True, rename="camel"):
-    """A comment that asks something of the bot (GW-R-051)."""
+    """A comment that asks something of the bot (GW-R-051).
+
+    `origin`, `comment.id` and `version` name what was written, for ever: `comment.id` is the forge's number of the
+    comment, or of whatever else of `origin` the words stand in; `version` is 0 for its first wording.
+    """
 
     instance_id: str
     delivery_id: str
@@ -109,6 +115,8 @@ class Normalised(msgspec.Struct, frozen=True, rename="camel"):
     refs: Refs | None
     permissions: Permissions | None
     instruction: str
+    origin: Origin = "comment"
+    version: int = 0
 
     @property
     def delivery_key(self) -> str:

@@ -10,25 +10,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
-
 from stationmaster import canonical
 from stationmaster.clock import MICROS
 from stationmaster.command import Cmd, LedgerPort
 from stationmaster.errors import Stale, Unavailable
-from stationmaster.gitea import codes, normalise, registry, signature, store
-from stationmaster.gitea.actions import step
-from stationmaster.gitea.machine import TASK
-from stationmaster.gitea.model import Delivery, Repository, Task
+from stationmaster.gitea import codes, intake, normalise, signature, store
+from stationmaster.gitea.model import Delivery, Task
 from stationmaster.gitea.normalise import Ignored, Normalised, Rejected, Rules
-from stationmaster.gitea.settings import GiteaSettings, allows
+from stationmaster.gitea.settings import GiteaSettings
 from stationmaster.gitea.store import Q
 from stationmaster.inbox import actions as inbox
 from stationmaster.ledger.tx import Reader, Tx
 
 _DAY = 86_400 * MICROS
 _MINUTE = 60 * MICROS
-_BY_KERNEL = frozenset({"id", "state", "rev"})
 _MOST_RIVALS = 10
 
 
@@ -180,121 +175,26 @@ def _ignored(reason: str) -> _Answer:
 
 
 def _accept(tx: Tx, said: Normalised, known: _Known) -> _Answer:
-    settings = known.settings
-    asked = tx.one(Q.trigger, instance_id=said.instance_id, origin="comment", native_id=said.comment.id, version=0)
-    if asked is not None:
-        # GW-R-022: another hook or a replay brought the same comment under another id.
-        task = store.task(tx, asked["task_id"])
-        tx.event("webhook.duplicate", refs={"task": task.id}, reason="content")
-        body = _duplicate(said.delivery_id, task)
-        return _Answer("duplicate", 200, body, codes.DUPLICATE_DELIVERY, task.id)
-    repository = registry.registered(tx, said)
-    if repository.state == "disabled":
+    try:
+        taken = intake.admit(tx, said, known.settings)
+    except intake.RepositoryDisabled:
         code = codes.REPOSITORY_DISABLED
         tx.refusal("webhook.reject", code)
         return (
             _ignored(code)
-            if settings.disabled_repo_policy == "ignore"
+            if known.settings.disabled_repo_policy == "ignore"
             else _Answer("rejected", 409, {"error": code}, code)
         )
-    session_id, fresh = registry.session(tx, said, repository)
-    waiting = None if fresh else store.waiting_task(tx, session_id)
-    if waiting is not None and _may_continue(said, settings):
-        task = _continue(tx, said, known, waiting)
-    else:
-        task = _new_task(tx, said, known, repository, session_id)
+    task = taken.task
+    if taken.how == "known":
+        # GW-R-022: another hook or a replay brought the same comment under another id.
+        tx.event("webhook.duplicate", refs={"task": task.id}, reason="content")
+        body = _duplicate(said.delivery_id, task)
+        return _Answer("duplicate", 200, body, codes.DUPLICATE_DELIVERY, task.id)
     about = {"task": task.id, "comment": str(said.comment.id)}
     tx.event("webhook.accept", refs=about, author=said.comment.author_login)
     body = {"deliveryId": said.delivery_id, "taskId": task.id, "state": "queued"}
     return _Answer("accepted", 202, body, None, task.id)
-
-
-def _may(said: Normalised) -> str | None:
-    allowed = said.permissions
-    if allowed is None:
-        return None
-    return "admin" if allowed.admin else "write" if allowed.push else "read" if allowed.pull else "none"
-
-
-def _may_continue(said: Normalised, settings: GiteaSettings) -> bool:
-    """Tells whether a comment may continue a waiting task.
-
-    Somebody whose signed event shows that they may not ask gets a task of their own, which is refused: theirs is no
-    reason to end what another person began.
-    """
-    if settings.allow == "list":
-        return said.comment.author_login.lower() in {login.lower() for login in settings.allow_list}
-    may = _may(said)
-    return may is None or allows(settings.allow, may)
-
-
-def _new_task(tx: Tx, said: Normalised, known: _Known, repository: Repository, session_id: str) -> Task:
-    task = Task(
-        id=said.task_id,
-        state="received",
-        rev=0,
-        delivery_key=known.key,
-        delivery_id=said.delivery_id,
-        repository_id=repository.id,
-        session_id=session_id,
-        resource_key=said.resource_key,
-        comment_id=said.comment.id,
-        author=said.comment.author_login,
-        author_id=said.comment.author_id,
-        sender_may=_may(said),
-        base_ref=said.refs.base if said.refs else None,
-        head_ref=said.refs.head if said.refs else None,
-        attempt=0,
-        reply_attempt=0,
-        unblock_attempt=0,
-        next_retry_at=None,
-        retry_purpose=None,
-        error_code=None,
-        reply_failure=None,
-        created_at=tx.now,
-        updated_at=tx.now,
-    )
-    cols = {name: value for name, value in msgspec.structs.asdict(task).items() if name not in _BY_KERNEL}
-    tx.born(TASK, task.id, "receive", **cols)
-    tx.run(Q.add_instruction, task_id=task.id, body=said.instruction)
-    _trigger(tx, said, task.id, None)
-    return step(tx, task, "enqueue", known.settings)
-
-
-def _continue(tx: Tx, said: Normalised, known: _Known, task: Task) -> Task:
-    """Continues a waiting task with a new comment; its budgets start again (GW-R-060, GW-R-110)."""
-    number = len(store.follow_ups(tx, task.id)) + 1
-    tx.run(
-        Q.add_follow_up,
-        task_id=task.id,
-        number=number,
-        delivery_key=known.key,
-        comment_id=said.comment.id,
-        author=said.comment.author_login,
-        author_id=said.comment.author_id,
-        sender_may=_may(said),
-        body=said.instruction,
-        at=tx.now,
-    )
-    _trigger(tx, said, task.id, number)
-    tx.event(
-        "task.follow_up", refs={"task": task.id}, number=number, attempt=task.attempt, reply_attempt=task.reply_attempt
-    )
-    return step(tx, task, "follow_up", known.settings, attempt=0, reply_attempt=0, error_code=None, retry_purpose=None)
-
-
-def _trigger(tx: Tx, said: Normalised, task_id: str, follow_up: int | None) -> None:
-    added = tx.run(
-        Q.add_trigger,
-        instance_id=said.instance_id,
-        origin="comment",
-        native_id=said.comment.id,
-        version=0,
-        task_id=task_id,
-        follow_up=follow_up,
-    )
-    if added != 1:
-        raise Stale("The same comment was taken at this moment.", code="already_exists", hint="Take it again.")
 
 
 def _store(tx: Tx, said: Normalised | Ignored | Rejected, known: _Known, answer: _Answer) -> Reply:

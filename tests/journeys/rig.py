@@ -10,10 +10,10 @@ import secrets
 import signal
 import sqlite3
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import httpx
 
@@ -22,9 +22,10 @@ from stationmaster.control import look
 from stationmaster.control.follow import events
 from stationmaster.control.socket import Door
 from stationmaster.gitea import marker
-from stationmaster.ops.demo.product import Product, scripted_model
+from stationmaster.ops.demo.product import Product, Running, scripted_model
 from stationmaster.standins.forge import Forge, ForgeAdmin
 from stationmaster.standins.responses_model import ResponsesModel
+from tests import warm
 from tests.support import eventually
 
 Json = dict[str, Any]
@@ -100,7 +101,7 @@ class Rig:
             token, hook_secret = secrets.token_hex(20), secrets.token_hex(20)
             admin.token(BOT, scopes=["write:issue", "write:repository", "read:user"], value=token)
             admin.issue(REPO, "alice", "It could be better", "The README is too short.")
-            product = Product(folder / "home")
+            product = _Warm(folder / "home")
             rig = cls(folder, forge, admin, model, product, bot_id, token, hook_secret)
             rig.configure(**gitea)
             try:
@@ -306,6 +307,13 @@ class Rig:
         assert self.orphans() == []
         assert self.dirt() == []
         assert [lock for tree in self.trees() for lock in tree.parent.parent.rglob("*.lock")] == []
+
+
+class _Warm(Product):
+    """The product's process, started without its imports."""
+
+    def _begin(self, words: list[str], env: Mapping[str, str], log: BinaryIO) -> Running:
+        return warm.Process(words, env, stderr=log.fileno())
 
 
 def git(tree: Path, *args: str) -> str:

@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from tests import warm
+
 COMMAND = [sys.executable, "-m", "stationmaster.ops.main"]
 SECRETS = {"SM_TEST_TOKEN": "seeded-token-0815", "SM_TEST_HOOK": "seeded-hook-secret-0815"}
 CONFIG = """
@@ -64,14 +66,7 @@ def run(home: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Runs one command line on the home."""
 
     def call(*words: str, **extra: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*COMMAND, *words],
-            env={**environment(home), **extra},
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
+        return warm.run(words, {**environment(home), **extra}, timeout=120)
 
     return call
 

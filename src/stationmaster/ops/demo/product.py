@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, BinaryIO, Protocol
 
 from stationmaster.control import socket as control
 from stationmaster.control.socket import Door
@@ -22,6 +22,35 @@ from stationmaster.ops import config, config_text
 _READY_S = 60.0
 _STOP_S = 60.0
 _OWN = "STATIONMASTER_"
+_COMMAND = (sys.executable, "-m", "stationmaster.ops.main")
+
+
+class Running(Protocol):
+    """A process that was started, as `subprocess.Popen` shows it."""
+
+    @property
+    def pid(self) -> int:
+        """Returns its id."""
+
+    @property
+    def stdout(self) -> IO[bytes] | None:
+        """Returns its standard output."""
+
+    @property
+    def returncode(self) -> int | Any:
+        """Returns how it ended, if it is known to have ended."""
+
+    def poll(self) -> int | None:
+        """Returns how it ended, or None."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Waits for its end."""
+
+    def send_signal(self, sig: int) -> None:
+        """Sends it a signal."""
+
+    def kill(self) -> None:
+        """Ends it."""
 
 
 def scripted_model(base_url: str) -> dict[str, Any]:
@@ -44,7 +73,7 @@ class Product:
         self.home = home
         self.log = home / "product.log"
         self.address: dict[str, Any] = {}
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: Running | None = None
 
     def configure(self, settings: Mapping[str, Any], *, token: str, webhook_secret: str) -> None:
         """Writes the home: its settings, and each secret in a file of its own."""
@@ -73,20 +102,23 @@ class Product:
         """Starts the process and waits until it says that it is ready; raises Unavailable with its words otherwise."""
         kept = {name: value for name, value in config.environment().items() if not name.startswith(_OWN)}
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "stationmaster.ops.main", "--home", str(self.home), "up", "--json"],
-                env={**kept, **extra},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                # Ctrl-C at a terminal is for whoever started it, who then stops it in order.
-                start_new_session=True,
-            )
+            self.process = self._begin(["--home", str(self.home), "up", "--json"], {**kept, **extra}, log)
         line = _first_line(self.process)
         if not line:
             self.kill()
             raise Unavailable(f"The product did not start: {self.last_words()}", code="demo_failed")
         self.address = json.loads(line)
+
+    def _begin(self, words: list[str], env: Mapping[str, str], log: BinaryIO) -> Running:
+        return subprocess.Popen(
+            [*_COMMAND, *words],
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            # Ctrl-C at a terminal is for whoever started it, who then stops it in order.
+            start_new_session=True,
+        )
 
     def stop(self) -> int:
         """Ends the process in order and returns its exit status; one that does not end is killed."""
@@ -123,7 +155,7 @@ class Product:
     def command_line(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Runs one command line on this home."""
         return subprocess.run(
-            [sys.executable, "-m", "stationmaster.ops.main", "--home", str(self.home), *words],
+            [*_COMMAND, "--home", str(self.home), *words],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -137,7 +169,7 @@ class Product:
         return lines[-1] if lines else "it said nothing"
 
 
-def _first_line(process: subprocess.Popen[bytes]) -> bytes:
+def _first_line(process: Running) -> bytes:
     out = process.stdout
     if out is None:
         return b""

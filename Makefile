@@ -9,11 +9,12 @@ TESTS ?= tests
 # The tests start the product hundreds of times; where bytecode is switched off, each start would compile all of it.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: help setup demo test check docs format
+.PHONY: help setup demo test test-postgres check docs format
 
 help:
 	@echo 'make demo     the product, end to end, with stand-ins and the real agent (KEEP=1 stays up)'
 	@echo 'make test     every test (TESTS=path, WORKERS=n)'
+	@echo 'make test-postgres   the Gitea tests once more, on PostgreSQL'
 	@echo 'make check    the whole gate: format, lint, types, imports, documents, tests'
 	@echo 'make docs     writes the generated documents anew'
 	@echo 'make format   formats the code'
@@ -26,6 +27,9 @@ demo: setup
 
 test: setup
 	@$(PY) -m pytest -n $(WORKERS) --dist worksteal $(TESTS)
+
+test-postgres: setup
+	@$(PY) -m pytest -n $(WORKERS) --dist worksteal --postgres tests/gitea tests/acceptance
 
 check: setup
 	$(PY) -m ruff format --check .

@@ -24,6 +24,11 @@ examples.register_profile("gate", deadline=None, suppress_health_check=[HealthCh
 examples.load_profile("gate")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--postgres` runs what usually runs on SQLite alone on PostgreSQL instead."""
+    parser.addoption("--postgres", action="store_true", help="run the Gitea tests on PostgreSQL")
+
+
 @pytest.fixture
 def clock() -> ManualClock:
     return ManualClock()

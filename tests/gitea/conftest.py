@@ -10,17 +10,19 @@ from stationmaster.ledger.ledger import Ledger
 from stationmaster.ops.wiring import SLICES
 from stationmaster.standins.forge import Forge as StandIn
 from stationmaster.standins.forge import ForgeAdmin
+from tests.gitea.rig import database
 from tests.gitea.world import ASKER, BOT, MovableClock, World, gear_for, settings_for
 
 
 @pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[World]:
-    """A forge and a worker on SQLite; see `tests.gitea.world`."""
+async def world(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[World]:
+    """A forge and a worker on SQLite, or with `--postgres` on PostgreSQL; see `tests.gitea.world`."""
+    where = database(request, "postgres" if request.config.getoption("--postgres") else "sqlite")
     clock = MovableClock()
     with (
         StandIn(tmp_path / "forge") as standin,
         ForgeAdmin(standin.url) as admin,
-        Ledger.open(tmp_path / "ledger.db", SLICES, clock=clock) as ledger,
+        Ledger.open(where, SLICES, clock=clock) as ledger,
     ):
         admin.org("acme")
         asker_id = admin.user(ASKER)

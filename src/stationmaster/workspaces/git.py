@@ -261,11 +261,15 @@ class Git:
         return allowed
 
     def _finish(self, job: _Job, bare: Path | None, verb: str, *, check: bool) -> Result:
-        deadline = time.monotonic() + self.lock_wait_s
+        deadline: float | None = None
         while True:
             with self._turn(bare):
                 result = self._once(job)
-            if not lock_in_the_way(result) or time.monotonic() >= deadline:
+            if not lock_in_the_way(result):
+                break
+            # From the first meeting on: however long the commands before this one took, they spend none of its time.
+            deadline = deadline or time.monotonic() + self.lock_wait_s
+            if time.monotonic() >= deadline:
                 break
             time.sleep(_PAUSE_S)
         if check and (result.code or result.timed_out):

@@ -201,7 +201,11 @@ def rename_branch(git: Git, bare: Path, old: str, new: str) -> None:
     before, after = local_tip(git, bare, old), local_tip(git, bare, new)
     if before is None and after is not None:
         return
-    git.bare(bare, "branch", "--move", "--", old, new)
+    moved = git.bare(bare, "branch", "--move", "--", old, new, check=False)
+    # Git renames first and looks for a section of the branch in `config` last; ours have none, so a lock there only
+    # makes it say that it failed. A second try would not find the old name any more.
+    if (moved.code or moved.timed_out) and (local_tip(git, bare, old), local_tip(git, bare, new)) != (None, before):
+        raise error_of(moved, what="branch", network=False, seconds=git.timeout_s)
 
 
 def push(git: Git, bare: Path, credential: GitCredential | None, sha: str, branch: str) -> PushOutcome:

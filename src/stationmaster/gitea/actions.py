@@ -6,6 +6,7 @@ stops the command before anything is written (GW-R-121).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -14,7 +15,7 @@ from stationmaster import canonical, ids, redact
 from stationmaster.clock import MICROS
 from stationmaster.command import Cmd
 from stationmaster.errors import Illegal, Stale
-from stationmaster.gitea import codes, store, texts
+from stationmaster.gitea import codes, marker, parts, store, texts
 from stationmaster.gitea.machine import COMMENT, REPOSITORY, SESSION, TASK
 from stationmaster.gitea.model import LEASE_KIND, Asker, Comment, CommentKind, Purpose, Repository, Task, TurnKind
 from stationmaster.gitea.settings import GiteaSettings, Station
@@ -286,6 +287,13 @@ def intend_comment(
     made = store.comment(tx, key)
     assert made is not None, "BUG: the comment was just made"  # noqa: S101 - it was
     return made
+
+
+def intend_parts(tx: Tx, task: Task, answer_key: str, further: Sequence[str], *, run_id: str) -> None:
+    """Makes the rows of the parts that follow an answer; they are sent once the answer stands."""
+    for number, text in enumerate(further, 2):
+        key = parts.key(answer_key, number)
+        intend_comment(tx, task, key, "status", marker.attach(text, marker.receipt(key)), run_id=run_id)
 
 
 def turn_end_row(reader: Reader, task_id: str, run_id: str) -> Comment | None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from stationmaster.command import Cmd
 from stationmaster.errors import StationmasterError
-from stationmaster.gitea import actions, client, codes, marker, store, wire
+from stationmaster.gitea import actions, client, codes, marker, parts, store, wire
 from stationmaster.gitea.client import explain
 from stationmaster.gitea.gear import Gear
 from stationmaster.gitea.machine import COMMENT, TASK
@@ -32,6 +32,8 @@ class Posting:
     comment: Comment
     task: Task
     body: str
+    # The answer that this one continues.
+    answer: Comment | None = None
 
     @property
     def id(self) -> str:
@@ -73,7 +75,9 @@ class CommentChannel:
         """Returns a comment that is known to exist."""
         comment = store.comment(reader, key)
         assert comment is not None, f"BUG: no comment {key}"  # noqa: S101 - whoever asks has intended it
-        return Posting(comment, store.task(reader, comment.task_id), store.comment_body(reader, key))
+        continued = parts.answer_of(key)
+        answer = None if continued is None else store.comment(reader, continued)
+        return Posting(comment, store.task(reader, comment.task_id), store.comment_body(reader, key), answer)
 
     def command(self, row: Posting, name: str) -> Cmd:
         """Makes a command about a comment, with everything that leads to it (GW-R-229)."""
@@ -87,6 +91,8 @@ class CommentChannel:
     def barred(self, row: Posting) -> str | None:
         """Returns why a comment must not be sent any more: what it would say is no longer so."""
         state = row.task.state
+        if row.answer is not None:
+            return codes.INVALID_STATE if row.answer.state == "failed" else None
         if row.comment.kind == "status":
             # A start receipt says that work begins.
             starting = row.id == actions.status_key(row.task.id, "running")

@@ -128,6 +128,11 @@ def closed(text: str) -> str:
     return body + _closing(body)
 
 
+def open_fence(text: str) -> str:
+    """Returns the line that closes an open code block of `text` and could open it again; often empty."""
+    return _closing(text).removeprefix("\n")
+
+
 def _closing(text: str) -> str:
     """Returns the line that closes an open code block of `text`, indented as the block was opened; often empty."""
     fence = ""

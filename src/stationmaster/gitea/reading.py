@@ -29,7 +29,10 @@ async def read(forge: Forge, repo: RepoRef, session: Session, part: Part, page: 
     if session.kind != "pull_request":
         raise Invalid("An issue has no diff.", code=codes.INVALID_REQUEST, hint="Read summary or comments.")
     diff = await forge.get_diff(repo, session.number)
-    cut = "\n(The forge's diff is longer than the host reads.)" if diff.truncated else ""
+    cut = ""
+    if diff.truncated:
+        page_of_it = (await forge.get_pull(repo, session.number)).html_url
+        cut = f"\n(The forge's diff is longer than the host reads. All of it: {page_of_it}.diff)"
     return _paged("Diff", diff.text + cut, page, key)
 
 

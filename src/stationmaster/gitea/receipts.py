@@ -14,7 +14,7 @@ from stationmaster import faults
 from stationmaster.clock import MICROS
 from stationmaster.command import Cmd
 from stationmaster.errors import Stale, StationmasterError
-from stationmaster.gitea import actions, codes, store, texts
+from stationmaster.gitea import actions, codes, parts, store, texts
 from stationmaster.gitea.comments import CommentChannel, Posting
 from stationmaster.gitea.gear import Gear, Hold
 from stationmaster.gitea.machine import TASK
@@ -128,6 +128,10 @@ class Relay:
     def _is_due(self, reader: Reader, row: Comment) -> bool:
         if self._later.get(row.id, (0, 0))[0] > reader.now:
             return False
+        continued = parts.answer_of(row.id)
+        if continued is not None:
+            answer = store.comment(reader, continued)
+            return answer is not None and answer.state != "pending"
         # An answer belongs to whoever verifies it, until its task has ended.
         return row.kind in {"status", "question"} or store.task(reader, row.task_id).state in TASK.terminal
 

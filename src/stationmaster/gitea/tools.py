@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -16,7 +16,7 @@ import msgspec
 from stationmaster import canonical
 from stationmaster.agents.driver import ToolAnswer, ToolCall, ToolSpec
 from stationmaster.errors import Illegal, Invalid, StationmasterError
-from stationmaster.gitea import actions, codes, marker, publish, reading, receipts, store, texts
+from stationmaster.gitea import actions, codes, marker, parts, publish, reading, receipts, store, texts
 from stationmaster.gitea.client import explain
 from stationmaster.gitea.gear import Gear, Hold
 from stationmaster.gitea.model import Comment, TurnKind
@@ -26,6 +26,7 @@ from stationmaster.ledger.lease import Lease
 from stationmaster.ledger.tx import Tx
 
 _LONGEST_BODY = 60_000
+_LONGEST_ANSWER = 500_000
 _LONGEST_TITLE = 250
 
 Body = Annotated[str, msgspec.Meta(min_length=1, max_length=_LONGEST_BODY)]
@@ -42,6 +43,10 @@ class _Read(_Call, frozen=True):
 
 class _Said(_Call, frozen=True):
     body: Body
+
+
+class _Answered(_Call, frozen=True):
+    body: Annotated[str, msgspec.Meta(min_length=1, max_length=_LONGEST_ANSWER)]
 
 
 class _Publish(_Call, frozen=True):
@@ -163,7 +168,7 @@ class Tools:
         return ToolAnswer(text, ok=True)
 
     async def _reply(self, given: dict[str, Any]) -> ToolAnswer:
-        body = _text_of(given)
+        body = _text_of(given, _Answered)
         first = await self._decided()
         if first is not None:
             return _result(first)
@@ -171,11 +176,12 @@ class Tools:
             self._gear, self._hold, self._task, self._run_id, self._place, summary=texts.summary(body)
         )
         mark = marker.final(self._task.id, self._run_id, self._task.resource_key)
-        text = texts.answer(body, (*self._place.notes, *published.footer), mark)
-        return await self._post("mcp_final", actions.final_key(self._task.id, self._run_id), text)
+        first_part, *further = parts.split(body)
+        text = texts.answer(first_part, (*self._place.notes, *published.footer), mark)
+        return await self._post("mcp_final", actions.final_key(self._task.id, self._run_id), text, further)
 
     async def _ask(self, given: dict[str, Any]) -> ToolAnswer:
-        body = _text_of(given)
+        body = _text_of(given, _Said)
         first = await self._decided()
         if first is not None:
             return _result(first)
@@ -204,15 +210,21 @@ class Tools:
     async def _decided(self) -> Comment | None:
         return await self._gear.port.read(actions.turn_end_row, self._task.id, self._run_id)
 
-    async def _post(self, kind: Any, key: str, text: str) -> ToolAnswer:
+    async def _post(self, kind: Any, key: str, text: str, further: Sequence[str] = ()) -> ToolAnswer:
         gear, task, lease = self._gear, self._task, self._hold.lease
         cmd = actions.command("reply.intend", task, f"run:{self._run_id}")
-        await gear.port.do(cmd, intend, task.id, lease, kind, key, text, self._run_id)
-        return _result(await receipts.post(gear, task.id, key, hold=self._hold))
+        await gear.port.do(cmd, intend, task.id, lease, kind, key, text, self._run_id, further)
+        row = await receipts.post(gear, task.id, key, hold=self._hold)
+        if row.state in {"sent", "confirmed"}:
+            for number, _ in enumerate(further, 2):
+                await receipts.post(gear, task.id, parts.key(key, number), hold=self._hold)
+        return _result(row)
 
 
-def intend(tx: Tx, task_id: str, lease: Lease, kind: Any, key: str, text: str, run_id: str) -> None:
-    """Makes the row of an answer or a question, while its task still runs under this lease."""
+def intend(
+    tx: Tx, task_id: str, lease: Lease, kind: Any, key: str, text: str, run_id: str, further: Sequence[str] = ()
+) -> None:
+    """Makes the rows of an answer and its further parts, or of a question, while its task runs under this lease."""
     leases.held(tx, lease)
     task = store.lock_task(tx, task_id)
     if task.state != "running":
@@ -220,10 +232,11 @@ def intend(tx: Tx, task_id: str, lease: Lease, kind: Any, key: str, text: str, r
     # A question may be read back and sent under any term; an answer only under the one it was written in (§7).
     term = None if kind == "question" else lease.term
     actions.intend_comment(tx, task, key, kind, text, run_id=run_id, term=term)
+    actions.intend_parts(tx, task, key, further, run_id=run_id)
 
 
-def _text_of(given: dict[str, Any]) -> str:
-    body = msgspec.convert(given, _Said).body
+def _text_of(given: dict[str, Any], kind: type[_Said | _Answered]) -> str:
+    body = msgspec.convert(given, kind).body
     if not body.strip():
         raise Invalid("The text is empty.", code=codes.INVALID_REQUEST, hint="Write one and call again.")
     return body

@@ -14,7 +14,7 @@ from typing import Any
 from stationmaster import faults
 from stationmaster.clock import MICROS
 from stationmaster.errors import StationmasterError
-from stationmaster.gitea import actions, codes, comments, marker, store, texts
+from stationmaster.gitea import actions, codes, comments, marker, parts, store, texts
 from stationmaster.gitea.client import explain
 from stationmaster.gitea.comments import CommentChannel
 from stationmaster.gitea.gear import Gear, Hold
@@ -337,9 +337,11 @@ def _intend_fallback(tx: Tx, task_id: str, lease: Lease) -> bool:
     run_id, words = fallback_words(tx, task_id)
     if not words:
         return False
-    body = texts.answer(words, (), marker.final(task_id, run_id, task.resource_key))
+    first, *further = parts.split(words)
+    body = texts.answer(first, (), marker.final(task_id, run_id, task.resource_key))
     # It carries no term: only its verification sends it, and always under the lease that it holds then.
     row = actions.intend_comment(tx, task, actions.fallback_key(task_id), "rest_fallback", body, run_id=run_id)
+    actions.intend_parts(tx, task, row.id, further, run_id=run_id)
     tx.event("reply.fallback", outcome="intended", key=row.id)
     return True
 

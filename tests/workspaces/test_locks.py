@@ -124,9 +124,12 @@ def test_what_went_before_spends_none_of_a_commands_wait_for_a_lock(ready: Place
     lock = ready.bare / "config.lock"
     lock.touch()
     turn = watched.git._turns.setdefault(ready.bare, threading.Lock())
-    failures: list[BaseException] = []
+
+    def task(_: int) -> None:
+        watched.git.bare(ready.bare, "config", "a.b", "1")
+
     with turn:
-        threads, failures = _all_at_once(1, lambda _: watched.git.bare(ready.bare, "config", "a.b", "1") and None)
+        threads, failures = _all_at_once(1, task)
         threads[0].join(0.5)
     eventually(lambda: watched.met >= 2)
     threads[0].join(20)

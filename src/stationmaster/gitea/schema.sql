@@ -125,7 +125,9 @@ CREATE TABLE gitea_refused_author (
 -- What a task was asked; prunable.
 CREATE TABLE gitea_instruction (
   task_id TEXT PRIMARY KEY REFERENCES gitea_task (id),
-  body TEXT NOT NULL
+  body TEXT NOT NULL,
+  -- When it was written, by the forge's clock; null when nobody said.
+  asked_at INT64
 );
 
 -- Comments that continued a waiting task instead of making one.
@@ -139,6 +141,7 @@ CREATE TABLE gitea_follow_up (
   sender_may TEXT,
   body TEXT NOT NULL,
   at INT64 NOT NULL,
+  asked_at INT64,
   PRIMARY KEY (task_id, number)
 );
 
@@ -226,3 +229,136 @@ CREATE TABLE gitea_control (
   updated_by TEXT NOT NULL,
   updated_at INT64 NOT NULL
 );
+
+-- A wish to read one issue or pull request at the forge, whose event said too little: a review, a remark on a line of
+-- code. Done ones are prunable.
+CREATE TABLE gitea_look (
+  id TEXT PRIMARY KEY,
+  instance_id TEXT NOT NULL,
+  native_id INT64 NOT NULL,
+  owner TEXT NOT NULL,
+  name TEXT NOT NULL,
+  kind TEXT NOT NULL CHECK (kind IN ('issue', 'pull_request')),
+  number INT64 NOT NULL CHECK (number > 0),
+  reason TEXT NOT NULL,
+  delivery_id TEXT,
+  asked_at INT64 NOT NULL,
+  due_at INT64 NOT NULL,
+  attempts INT64 NOT NULL,
+  done_at INT64,
+  error_code TEXT
+);
+CREATE INDEX gitea_look_open ON gitea_look (instance_id, due_at, id) WHERE done_at IS NULL;
+CREATE INDEX gitea_look_done ON gitea_look (done_at) WHERE done_at IS NOT NULL;
+
+-- A repository that the bot can see, whether anything was ever asked there or not, and how its last reading went; hot.
+CREATE TABLE gitea_watch (
+  instance_id TEXT NOT NULL,
+  native_id INT64 NOT NULL,
+  owner TEXT NOT NULL,
+  name TEXT NOT NULL,
+  began_at INT64 NOT NULL,
+  looked_at INT64,
+  error_code TEXT,
+  PRIMARY KEY (instance_id, native_id)
+);
+
+-- How far a repository was read, in the forge's own time; what is not newer was taken or needs nothing. Hot.
+CREATE TABLE gitea_cursor (
+  instance_id TEXT NOT NULL,
+  native_id INT64 NOT NULL,
+  kind TEXT NOT NULL CHECK (kind IN ('comments', 'issues')),
+  read_to INT64 NOT NULL,
+  moved_at INT64 NOT NULL,
+  PRIMARY KEY (instance_id, native_id, kind)
+);
+
+-- When a forge was last asked which repositories the bot sees, by both clocks, and when it was last read through; hot.
+CREATE TABLE gitea_listing (
+  instance_id TEXT PRIMARY KEY,
+  forge_at INT64 NOT NULL,
+  listed_at INT64 NOT NULL,
+  round_at INT64,
+  found INT64 NOT NULL,
+  taken INT64 NOT NULL,
+  failed INT64 NOT NULL
+);
+
+-- What a comment of one word asks of the product itself: stop, retry, status, help. Its content key is its own, for an
+-- issue may get one that never had a task.
+CREATE TABLE gitea_order (
+  id TEXT PRIMARY KEY,
+  state TEXT NOT NULL,
+  rev INT64 NOT NULL,
+  verb TEXT NOT NULL,
+  command INT64 NOT NULL REFERENCES command (seq),
+  instance_id TEXT NOT NULL,
+  origin TEXT NOT NULL CHECK (origin IN ('comment', 'issue', 'pull', 'review', 'code_comment')),
+  native_id INT64 NOT NULL,
+  version INT64 NOT NULL,
+  word TEXT NOT NULL CHECK (word IN ('stop', 'retry', 'status', 'help')),
+  delivery_id TEXT NOT NULL,
+  repository_id TEXT NOT NULL REFERENCES gitea_repository (id),
+  resource_key TEXT NOT NULL,
+  kind TEXT NOT NULL CHECK (kind IN ('issue', 'pull_request')),
+  number INT64 NOT NULL CHECK (number > 0),
+  author TEXT NOT NULL,
+  author_id INT64 NOT NULL,
+  sender_may TEXT,
+  error_code TEXT,
+  created_at INT64 NOT NULL,
+  updated_at INT64 NOT NULL,
+  UNIQUE (instance_id, origin, native_id, version)
+);
+CREATE INDEX gitea_order_open ON gitea_order (created_at, id) WHERE state IN ('asked', 'standing');
+
+-- What the product says about an order: an outbox of its own, for these comments belong to no task.
+CREATE TABLE gitea_note (
+  id TEXT PRIMARY KEY,
+  state TEXT NOT NULL,
+  rev INT64 NOT NULL,
+  verb TEXT NOT NULL,
+  command INT64 NOT NULL REFERENCES command (seq),
+  order_id TEXT NOT NULL REFERENCES gitea_order (id),
+  repository_id TEXT NOT NULL REFERENCES gitea_repository (id),
+  resource_key TEXT NOT NULL,
+  number INT64 NOT NULL,
+  body TEXT NOT NULL,
+  native_id INT64,
+  error_code TEXT,
+  created_at INT64 NOT NULL,
+  updated_at INT64 NOT NULL
+);
+CREATE INDEX gitea_note_open ON gitea_note (created_at) WHERE state IN ('pending', 'sent');
+
+-- Tasks that are to stop, and why; honoured as soon as their state allows it. Kept: it is why they ended.
+CREATE TABLE gitea_stop (
+  task_id TEXT PRIMARY KEY REFERENCES gitea_task (id),
+  code TEXT NOT NULL,
+  order_id TEXT REFERENCES gitea_order (id),
+  at INT64 NOT NULL
+);
+CREATE INDEX gitea_stop_order ON gitea_stop (order_id, task_id);
+
+-- Comments that came while a turn of their conversation ran and are to be said into it (gitea.steering).
+CREATE TABLE gitea_steer (
+  id TEXT PRIMARY KEY,
+  state TEXT NOT NULL,
+  rev INT64 NOT NULL,
+  verb TEXT NOT NULL,
+  command INT64 NOT NULL REFERENCES command (seq),
+  task_id TEXT NOT NULL REFERENCES gitea_task (id),
+  said TEXT NOT NULL,
+  task_after TEXT REFERENCES gitea_task (id),
+  created_at INT64 NOT NULL,
+  updated_at INT64 NOT NULL
+);
+CREATE INDEX gitea_steer_open ON gitea_steer (task_id, created_at, id) WHERE state IN ('waiting', 'sent');
+
+-- What a start receipt says now, where receipts are kept up to date (gitea.live_receipt).
+CREATE TABLE gitea_live_receipt (
+  task_id TEXT PRIMARY KEY REFERENCES gitea_task (id),
+  shown TEXT,
+  closed INT64 NOT NULL CHECK (closed IN (0, 1))
+);
+CREATE INDEX gitea_live_receipt_open ON gitea_live_receipt (task_id) WHERE closed = 0;

@@ -20,7 +20,8 @@ from stationmaster.ledger import queries
 from stationmaster.ledger.slices import Slice
 from stationmaster.ledger.tx import HotTx, Reader, Tx
 
-SLICE = Slice("gitea", "stationmaster.gitea", machines=MACHINES, hot=frozenset({"gitea_fetch", "gitea_ready"}))
+_HOT = frozenset({"gitea_cursor", "gitea_fetch", "gitea_listing", "gitea_look", "gitea_ready", "gitea_watch"})
+SLICE = Slice("gitea", "stationmaster.gitea", machines=MACHINES, hot=_HOT)
 
 Q = queries.load("stationmaster.gitea")
 

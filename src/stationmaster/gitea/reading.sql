@@ -1,0 +1,76 @@
+-- What is read at the forge beside deliveries: wishes to look, repositories watched, how far they were read.
+
+-- Looks -----------------------------------------------------------------------------------------------------------
+
+-- name: add_look :run
+INSERT INTO gitea_look (id, instance_id, native_id, owner, name, kind, number, reason, delivery_id, asked_at, due_at,
+  attempts, done_at, error_code)
+VALUES (:id, :instance_id, :native_id, :owner, :name, :kind, :number, :reason, :delivery_id, :at, :at, 0, NULL, NULL);
+
+-- name: due_looks :many
+SELECT id, native_id, owner, name, kind, number, reason, delivery_id, asked_at, attempts FROM gitea_look
+WHERE instance_id = :instance_id AND done_at IS NULL AND due_at <= :now ORDER BY due_at, id LIMIT :limit;
+
+-- name: open_looks :one
+SELECT count(*) AS n FROM gitea_look WHERE instance_id = :instance_id AND done_at IS NULL;
+
+-- name: look_done :run
+UPDATE gitea_look SET done_at = :at, attempts = attempts + 1, error_code = :error_code WHERE id = :id AND done_at IS NULL;
+
+-- name: look_later :run
+UPDATE gitea_look SET due_at = :due_at, attempts = attempts + 1, error_code = :error_code
+WHERE id = :id AND done_at IS NULL;
+
+-- name: prune_looks :run
+DELETE FROM gitea_look WHERE id IN (
+  SELECT id FROM gitea_look WHERE done_at IS NOT NULL AND done_at < :before ORDER BY done_at LIMIT :limit
+);
+
+-- Repositories watched --------------------------------------------------------------------------------------------
+
+-- name: watch :run
+INSERT INTO gitea_watch (instance_id, native_id, owner, name, began_at, looked_at, error_code)
+VALUES (:instance_id, :native_id, :owner, :name, :began_at, NULL, NULL)
+ON CONFLICT (instance_id, native_id) DO UPDATE SET owner = excluded.owner, name = excluded.name;
+
+-- name: watched :one
+SELECT native_id, owner, name, began_at, looked_at, error_code FROM gitea_watch
+WHERE instance_id = :instance_id AND native_id = :native_id;
+
+-- name: watch_looked :run
+UPDATE gitea_watch SET looked_at = :at, error_code = :error_code WHERE instance_id = :instance_id AND native_id = :native_id;
+
+-- name: watched_in_all :one
+SELECT count(*) AS repositories, sum(CASE WHEN error_code IS NULL THEN 0 ELSE 1 END) AS failing, min(looked_at) AS oldest
+FROM gitea_watch WHERE instance_id = :instance_id;
+
+-- name: move_cursor :run
+INSERT INTO gitea_cursor (instance_id, native_id, kind, read_to, moved_at)
+VALUES (:instance_id, :native_id, :kind, :read_to, :at)
+ON CONFLICT (instance_id, native_id, kind) DO UPDATE SET read_to = excluded.read_to, moved_at = excluded.moved_at
+WHERE excluded.read_to > gitea_cursor.read_to;
+
+-- name: cursor :one
+SELECT read_to FROM gitea_cursor WHERE instance_id = :instance_id AND native_id = :native_id AND kind = :kind;
+
+-- Forges ----------------------------------------------------------------------------------------------------------
+
+-- name: listed :run
+INSERT INTO gitea_listing (instance_id, forge_at, listed_at, round_at, found, taken, failed)
+VALUES (:instance_id, :forge_at, :at, NULL, 0, 0, 0)
+ON CONFLICT (instance_id) DO UPDATE SET forge_at = excluded.forge_at, listed_at = excluded.listed_at;
+
+-- name: round_done :run
+UPDATE gitea_listing SET round_at = :at, found = :found, taken = :taken, failed = :failed WHERE instance_id = :instance_id;
+
+-- name: listing :one
+SELECT forge_at, listed_at, round_at, found, taken, failed FROM gitea_listing WHERE instance_id = :instance_id;
+
+-- What is known ---------------------------------------------------------------------------------------------------
+
+-- name: known :one
+-- Whatever wording it had when it was asked. Comments and remarks on code are numbered together at the forge.
+SELECT task_id, follow_up FROM gitea_trigger
+WHERE instance_id = :instance_id AND native_id = :native_id
+  AND (origin = :origin OR (:origin IN ('comment', 'code_comment') AND origin IN ('comment', 'code_comment')))
+ORDER BY version LIMIT 1;

@@ -110,7 +110,7 @@ def _new_task(tx: Tx, said: Normalised, settings: GiteaSettings, repository: Rep
     )
     cols = {name: value for name, value in msgspec.structs.asdict(task).items() if name not in _BY_KERNEL}
     tx.born(TASK, task.id, "receive", **cols)
-    tx.run(Q.add_instruction, task_id=task.id, body=said.instruction)
+    tx.run(Q.add_instruction, task_id=task.id, body=said.instruction, asked_at=said.comment.updated_at)
     _trigger(tx, said, task.id, None)
     return step(tx, task, "enqueue", settings)
 
@@ -129,6 +129,7 @@ def _continue(tx: Tx, said: Normalised, settings: GiteaSettings, task: Task) -> 
         sender_may=_may(said),
         body=said.instruction,
         at=tx.now,
+        asked_at=said.comment.updated_at,
     )
     _trigger(tx, said, task.id, number)
     tx.event(

@@ -136,4 +136,47 @@ CONTROL = Machine(
     moved=frozenset({"reason", "updated_by", "updated_at"}),
 )
 
-MACHINES = (TASK, SESSION, REPOSITORY, BRANCH, COMMENT, CONTROL)
+ORDER = Machine(
+    "gitea_order",
+    (
+        ("", "ask", "asked"),
+        ("asked", "refuse", "refused"),
+        ("asked", "carry_out", "done"),
+        # A stop whose tasks are not at their end yet.
+        ("asked", "stand", "standing"),
+        ("standing", "settle", "done"),
+    ),
+    terminal=frozenset({"done", "refused"}),
+    moved=frozenset({"error_code", "updated_at"}),
+)
+
+NOTE = Machine(
+    "gitea_note",
+    (
+        ("", "intend", "pending"),
+        ("pending", "deliver", "sent"),
+        ("pending", "confirm", "confirmed"),
+        ("sent", "confirm", "confirmed"),
+        ("pending", "fail", "failed"),
+        ("sent", "fail", "failed"),
+    ),
+    terminal=frozenset({"confirmed", "failed"}),
+    moved=frozenset({"native_id", "error_code", "updated_at"}),
+)
+
+STEER = Machine(
+    "gitea_steer",
+    (
+        ("", "hand_in", "waiting"),
+        ("waiting", "send", "sent"),
+        # Codex said no, so nothing was sent.
+        ("sent", "return", "waiting"),
+        ("sent", "take", "taken"),
+        ("waiting", "queue", "queued"),
+        ("sent", "queue", "queued"),
+    ),
+    terminal=frozenset({"taken", "queued"}),
+    moved=frozenset({"task_after", "updated_at"}),
+)
+
+MACHINES = (TASK, SESSION, REPOSITORY, BRANCH, COMMENT, CONTROL, ORDER, NOTE, STEER)

@@ -33,6 +33,7 @@ Kind = Literal["issue", "pull_request"]
 CommentKind = Literal["status", "mcp_final", "rest_fallback", "question"]
 CommentState = Literal["pending", "sent", "confirmed", "failed"]
 TurnKind = Literal["normal", "reply_retry"]
+Word = Literal["stop", "retry", "status", "help"]
 
 LEASE_KIND = "gitea.repo"
 
@@ -190,6 +191,69 @@ class Control(msgspec.Struct, frozen=True):
     rev: int
     reason: str | None
     updated_by: str
+    updated_at: int
+
+
+class Order(msgspec.Struct, frozen=True):
+    """A comment of one word that asks something of the product itself."""
+
+    id: str
+    state: Literal["asked", "standing", "done", "refused"]
+    rev: int
+    instance_id: str
+    origin: str
+    native_id: int
+    version: int
+    word: Word
+    delivery_id: str
+    repository_id: str
+    resource_key: str
+    kind: Kind
+    number: int
+    author: str
+    author_id: int
+    sender_may: str | None
+    error_code: str | None
+    created_at: int
+    updated_at: int
+
+
+class Note(msgspec.Struct, frozen=True):
+    """What the product says about an order; `id` is its commentKey, `native_id` the forge's number."""
+
+    id: str
+    state: CommentState
+    rev: int
+    order_id: str
+    repository_id: str
+    resource_key: str
+    number: int
+    body: str
+    native_id: int | None
+    error_code: str | None
+    created_at: int
+    updated_at: int
+
+
+class Stop(msgspec.Struct, frozen=True):
+    """That a task is to stop, and why."""
+
+    task_id: str
+    code: str
+    order_id: str | None
+    at: int
+
+
+class Steer(msgspec.Struct, frozen=True):
+    """A comment that is to be said into the running turn of a task; `said` is the whole normalised comment."""
+
+    id: str
+    state: Literal["waiting", "sent", "taken", "queued"]
+    rev: int
+    task_id: str
+    said: str
+    task_after: str | None
+    created_at: int
     updated_at: int
 
 

@@ -122,11 +122,10 @@ CREATE TABLE gitea_refused_author (
   PRIMARY KEY (instance_id, author_id, day)
 );
 
--- What a task was asked; prunable.
+-- What a task was asked, and when it was written by the forge's clock; prunable.
 CREATE TABLE gitea_instruction (
   task_id TEXT PRIMARY KEY REFERENCES gitea_task (id),
   body TEXT NOT NULL,
-  -- When it was written, by the forge's clock; null when nobody said.
   asked_at INT64
 );
 

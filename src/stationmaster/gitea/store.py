@@ -10,8 +10,12 @@ from stationmaster.gitea.model import (
     Control,
     Delivery,
     FollowUp,
+    Note,
+    Order,
     Repository,
     Session,
+    Steer,
+    Stop,
     Task,
     Turn,
     read,
@@ -238,3 +242,61 @@ def reckon(tx: Tx, repository_id: str, now: int) -> None:
 def fetched(hot: HotTx, repository_id: str) -> None:
     """Notes a successful fetch (GW-R-126)."""
     hot.run(Q.fetched, repository_id=repository_id, at=hot.now)
+
+
+def order(reader: Reader, order_id: str) -> Order:
+    """Returns an order that is known to exist."""
+    row = reader.one(Q.order, id=order_id)
+    assert row is not None, f"BUG: no order {order_id}"  # noqa: S101 - the caller holds its id
+    return read(row, Order)
+
+
+def open_orders(reader: Reader, instance_id: str, limit: int = 100) -> list[Order]:
+    """Returns the orders that are not carried out, oldest first."""
+    return [read(row, Order) for row in reader.many(Q.open_orders, instance_id=instance_id, limit=limit)]
+
+
+def open_tasks(reader: Reader, session_id: str, limit: int = 100) -> list[Task]:
+    """Returns the tasks of a conversation that are not at their end, oldest first."""
+    return [read(row, Task) for row in reader.many(Q.open_tasks, session_id=session_id, limit=limit)]
+
+
+def latest_allowed(reader: Reader, session_id: str) -> Task | None:
+    """Returns the newest task of a conversation whose author was not refused."""
+    row = reader.one(Q.latest_allowed, session_id=session_id)
+    return None if row is None else read(row, Task)
+
+
+def asked_at(reader: Reader, task_id: str) -> int | None:
+    """Returns when a task's newest instruction was written, by the forge's clock; None when nobody said."""
+    row = reader.one(Q.asked_at, task_id=task_id)
+    if row is None:
+        return None
+    return max((at for at in (row["first"], row["last"]) if at is not None), default=None)
+
+
+def stop(reader: Reader, task_id: str) -> Stop | None:
+    """Returns why a task is to stop, or None when it is not."""
+    row = reader.one(Q.stop, task_id=task_id)
+    return None if row is None else read(row, Stop)
+
+
+def stopped_by(reader: Reader, order_id: str) -> list[Task]:
+    """Returns the tasks that an order stops."""
+    return [task(reader, row["task_id"]) for row in reader.many(Q.stopped_by, order_id=order_id)]
+
+
+def note(reader: Reader, key: str) -> Note | None:
+    """Returns what is said about an order."""
+    row = reader.one(Q.note, id=key)
+    return None if row is None else read(row, Note)
+
+
+def open_notes(reader: Reader, instance_id: str, limit: int = 100) -> list[Note]:
+    """Returns notes without proof, oldest first."""
+    return [read(row, Note) for row in reader.many(Q.open_notes, instance_id=instance_id, limit=limit)]
+
+
+def steers(reader: Reader, task_id: str) -> list[Steer]:
+    """Returns the comments that are to be said into a task's turn and are not settled, oldest first."""
+    return [read(row, Steer) for row in reader.many(Q.steers, task_id=task_id)]

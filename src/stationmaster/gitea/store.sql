@@ -142,14 +142,14 @@ INSERT INTO gitea_refused_author (instance_id, author_id, day) VALUES (:instance
 ON CONFLICT (instance_id, author_id, day) DO NOTHING;
 
 -- name: add_instruction :run
-INSERT INTO gitea_instruction (task_id, body) VALUES (:task_id, :body);
+INSERT INTO gitea_instruction (task_id, body, asked_at) VALUES (:task_id, :body, :asked_at);
 
 -- name: instruction :one
 SELECT body FROM gitea_instruction WHERE task_id = :task_id;
 
 -- name: add_follow_up :run
-INSERT INTO gitea_follow_up (task_id, number, delivery_key, comment_id, author, author_id, sender_may, body, at)
-VALUES (:task_id, :number, :delivery_key, :comment_id, :author, :author_id, :sender_may, :body, :at);
+INSERT INTO gitea_follow_up (task_id, number, delivery_key, comment_id, author, author_id, sender_may, body, at, asked_at)
+VALUES (:task_id, :number, :delivery_key, :comment_id, :author, :author_id, :sender_may, :body, :at, :asked_at);
 
 -- name: follow_ups :many
 SELECT task_id, number, comment_id, author, author_id, sender_may, body, at FROM gitea_follow_up
@@ -242,3 +242,96 @@ SELECT state FROM gitea_task WHERE id = :id;
 
 -- name: task_locked :one [postgres]
 SELECT state FROM gitea_task WHERE id = :id FOR UPDATE;
+
+-- Orders by comment -------------------------------------------------------------------------------------------------
+
+-- name: order :one
+SELECT id, state, rev, instance_id, origin, native_id, version, word, delivery_id, repository_id, resource_key, kind, number,
+  author, author_id, sender_may, error_code, created_at, updated_at FROM gitea_order WHERE id = :id;
+
+-- name: order_by_key :one
+SELECT id, state, word FROM gitea_order
+WHERE instance_id = :instance_id AND origin = :origin AND native_id = :native_id AND version = :version;
+
+-- name: orders_of_text :many
+SELECT id FROM gitea_order WHERE instance_id = :instance_id AND origin = :origin AND native_id = :native_id LIMIT 1;
+
+-- name: open_orders :many
+SELECT o.id, o.state, o.rev, o.instance_id, o.origin, o.native_id, o.version, o.word, o.delivery_id, o.repository_id,
+  o.resource_key, o.kind, o.number, o.author, o.author_id, o.sender_may, o.error_code, o.created_at, o.updated_at
+FROM gitea_order o WHERE o.state IN ('asked', 'standing') AND o.instance_id = :instance_id
+ORDER BY o.created_at, o.id LIMIT :limit;
+
+-- name: open_tasks :many
+-- Every task of a conversation that is not at its end, oldest first.
+SELECT t.id, t.state, t.rev, t.delivery_key, t.delivery_id, t.repository_id, t.session_id, t.resource_key,
+  t.comment_id, t.author, t.author_id, t.sender_may, t.base_ref, t.head_ref, t.attempt, t.reply_attempt,
+  t.unblock_attempt, t.next_retry_at, t.retry_purpose, t.error_code, t.reply_failure, t.created_at, t.updated_at
+FROM gitea_task t WHERE t.session_id = :session_id AND t.state IN ('received', 'queued', 'preparing', 'running', 'waiting_user', 'verifying_reply', 'retry_wait', 'blocked_workspace',
+  'aborting')
+ORDER BY t.created_at, t.id LIMIT :limit;
+
+-- name: latest_allowed :one
+-- The newest task of a conversation whose author was not refused: nobody else may have a stranger's words done again.
+SELECT t.id, t.state, t.rev, t.delivery_key, t.delivery_id, t.repository_id, t.session_id, t.resource_key,
+  t.comment_id, t.author, t.author_id, t.sender_may, t.base_ref, t.head_ref, t.attempt, t.reply_attempt,
+  t.unblock_attempt, t.next_retry_at, t.retry_purpose, t.error_code, t.reply_failure, t.created_at, t.updated_at
+FROM gitea_task t WHERE t.session_id = :session_id
+  AND (t.error_code IS NULL OR t.error_code NOT IN ('author_not_allowed', 'author_not_verifiable'))
+ORDER BY t.created_at DESC, t.id DESC LIMIT 1;
+
+-- name: asked_at :one
+SELECT i.asked_at AS first, (SELECT max(f.asked_at) FROM gitea_follow_up f WHERE f.task_id = i.task_id) AS last
+FROM gitea_instruction i WHERE i.task_id = :task_id;
+
+-- name: add_stop :run
+INSERT INTO gitea_stop (task_id, code, order_id, at) VALUES (:task_id, :code, :order_id, :at)
+ON CONFLICT (task_id) DO NOTHING;
+
+-- name: stop :one
+SELECT task_id, code, order_id, at FROM gitea_stop WHERE task_id = :task_id;
+
+-- name: stopped_by :many
+SELECT task_id FROM gitea_stop WHERE order_id = :order_id ORDER BY task_id;
+
+-- name: note :one
+SELECT id, state, rev, order_id, repository_id, resource_key, number, body, native_id, error_code, created_at, updated_at
+FROM gitea_note WHERE id = :id;
+
+-- name: open_notes :many
+SELECT n.id, n.state, n.rev, n.order_id, n.repository_id, n.resource_key, n.number, n.body, n.native_id, n.error_code,
+  n.created_at, n.updated_at
+FROM gitea_note n JOIN gitea_repository r ON r.id = n.repository_id
+WHERE n.state IN ('pending', 'sent') AND r.instance_id = :instance_id ORDER BY n.created_at, n.id LIMIT :limit;
+
+-- Comments said into a running turn ---------------------------------------------------------------------------------
+
+-- name: steer :one
+SELECT id, state, rev, task_id, said, task_after, created_at, updated_at FROM gitea_steer WHERE id = :id;
+
+-- name: steers :many
+SELECT id, state, rev, task_id, said, task_after, created_at, updated_at FROM gitea_steer
+WHERE task_id = :task_id AND state IN ('waiting', 'sent') ORDER BY created_at, id;
+
+-- name: steered_tasks :many
+SELECT DISTINCT task_id FROM gitea_steer WHERE state IN ('waiting', 'sent');
+
+-- name: retarget_trigger :run
+UPDATE gitea_trigger SET task_id = :task_id, follow_up = :follow_up
+WHERE instance_id = :instance_id AND origin = :origin AND native_id = :native_id AND version = :version;
+
+-- Start receipts that are kept up to date ---------------------------------------------------------------------------
+
+-- name: open_live_receipt :run
+INSERT INTO gitea_live_receipt (task_id, shown, closed) VALUES (:task_id, NULL, 0) ON CONFLICT (task_id) DO NOTHING;
+
+-- name: live_receipts :many
+SELECT l.task_id, l.shown, c.id AS key, c.native_id, c.repository_id, t.state
+FROM gitea_live_receipt l JOIN gitea_task t ON t.id = l.task_id
+JOIN gitea_repository r ON r.id = t.repository_id
+JOIN gitea_comment c ON c.id = t.id || ':status:running'
+WHERE l.closed = 0 AND c.state IN ('confirmed', 'failed') AND r.instance_id = :instance_id
+ORDER BY l.task_id LIMIT :limit;
+
+-- name: show_live_receipt :run
+UPDATE gitea_live_receipt SET shown = :shown, closed = :closed WHERE task_id = :task_id;

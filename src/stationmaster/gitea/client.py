@@ -102,6 +102,14 @@ class Moved(Stale):
         self.native_id = native_id
 
 
+class TooMany(Exception):
+    """Says that more rows were asked for than the caller takes at once; nothing of them was returned."""
+
+    def __init__(self, total: int) -> None:
+        super().__init__(f"{total} rows")
+        self.total = total
+
+
 @dataclass(frozen=True, slots=True)
 class Text:
     """Text that may have been cut at the size limit."""
@@ -210,6 +218,63 @@ class Forge:
         await self._check(answer, path, repo)
         return Text(answer.body.decode("utf-8", "replace"), answer.truncated)
 
+    # --- reads of what changed, for whoever was away ---
+
+    @property
+    def date(self) -> int | None:
+        """The newest time that the forge said it was, in microseconds; None before its first answer."""
+        return self._to.date
+
+    @property
+    def returns(self) -> int:
+        """How often the forge answered again after it had not."""
+        return self._to.returns
+
+    async def list_repositories(self) -> list[Repository]:
+        """Returns the repositories that the bot owns or is given: as a collaborator or through a team."""
+        return await self._list("/user/repos", Repository, None, {})
+
+    async def list_changed_comments(self, repo: RepoRef, since: int, before: int, *, most: int) -> list[CommentRow]:
+        """Returns the plain comments of a repository changed within two times, both included; see `_span`."""
+        return await self._span(f"{repo.path}/issues/comments", CommentRow, repo, {}, (since, before), most)
+
+    async def list_changed_issues(self, repo: RepoRef, since: int, before: int, *, most: int) -> list[Issue]:
+        """Returns the issues and pull requests changed within two times, both included; see `_span`."""
+        return await self._span(f"{repo.path}/issues", Issue, repo, {"state": "all"}, (since, before), most)
+
+    async def _span(
+        self, path: str, kind: type[T], repo: RepoRef, params: Mapping[str, str], span: tuple[int, int], most: int
+    ) -> list[T]:
+        """Reads a whole span of time, or raises TooMany when it holds more rows than `most`.
+
+        The later bound is what makes it complete: a span that is over can only lose rows, by a deletion or a later
+        change. Then a page may have skipped one, which the forge's own count tells: that is an error, to be read again.
+        """
+        # The forge compares whole seconds.
+        since, before = (clock.iso(at - at % clock.MICROS) for at in span)
+        params = {**params, "since": since, "before": before}
+        answer = await self._page(path, params, 1, repo)
+        total = _total(answer)
+        if total is not None and total > most:
+            raise TooMany(total)
+        rows = _decode(answer, list[kind], path)  # type: ignore[valid-type]
+        batch, page = rows, 1
+        while len(rows) < total if total is not None else len(batch) >= _PAGE:
+            page += 1
+            answer = await self._page(path, params, page, repo)
+            batch = _decode(answer, list[kind], path)  # type: ignore[valid-type]
+            rows = [*rows, *batch]
+            if _total(answer) != total or not batch:
+                raise unavailable(codes.FORGE_PARTIAL, path)
+            if total is None and len(rows) > most:
+                raise TooMany(len(rows))
+        return rows
+
+    async def _page(self, path: str, params: Mapping[str, str], page: int, repo: RepoRef) -> Answer:
+        answer = await self._asked(path, {**params, "page": str(page), "limit": str(_PAGE)})
+        await self._check(answer, path, repo)
+        return answer
+
     # --- writes: Done, Refused or Unknown; what is raised instead (Moved above all) means that nothing was written ---
 
     async def create_comment(self, repo: RepoRef, number: int, body: str) -> Outcome:
@@ -251,7 +316,7 @@ class Forge:
         return _decode(answer, kind, path)
 
     async def _list(
-        self, path: str, kind: type[T], repo: RepoRef, params: Mapping[str, str], *, paged: bool = True
+        self, path: str, kind: type[T], repo: RepoRef | None, params: Mapping[str, str], *, paged: bool = True
     ) -> list[T]:
         """Reads a whole list; a list shorter than the forge's own count is an error, never an answer (GW-R-167)."""
         rows: list[T] = []
@@ -265,8 +330,7 @@ class Forge:
             if more and not paged:
                 # This list has no pages today; should it get some, it is read again from its first one.
                 return await self._list(path, kind, repo, params)
-            count = answer.headers.get("x-total-count", "")
-            total = int(count) if count.isdecimal() else None
+            total = _total(answer)
             if more or (paged and total is None and len(batch) >= _PAGE):
                 continue
             if total is not None and len(rows) < total:
@@ -304,6 +368,11 @@ class Forge:
                 "The forge redirects its own API.", code=codes.FORGE_ERROR, hint="Set gitea.base_url to its address."
             )
         return Moved(now.owner.name, now.name, repo.native_id)
+
+
+def _total(answer: Answer) -> int | None:
+    count = answer.headers.get("x-total-count", "")
+    return int(count) if count.isdecimal() else None
 
 
 def _decode(answer: Answer, kind: type[T], path: str) -> T:

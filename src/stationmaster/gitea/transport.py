@@ -10,6 +10,7 @@ import asyncio
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import Any
 
@@ -17,6 +18,7 @@ import httpx
 import msgspec
 
 from stationmaster import redact
+from stationmaster.clock import MICROS
 from stationmaster.command import assert_outside
 from stationmaster.errors import Denied, NotFound, StationmasterError, Unavailable
 from stationmaster.gitea import codes
@@ -41,8 +43,16 @@ class NoAnswer(Exception):
         self.sent = sent
 
 
+# What a proxy answers for a forge that is down; a plain 500 may be about one request only.
+_DOWN = frozenset({502, 503, 504})
+
+
 class Transport:
-    """The way to one forge with one token; use it within one event loop and close it."""
+    """The way to one forge with one token; use it within one event loop and close it.
+
+    `date` is the newest time that the forge said it was, in microseconds, and `returns` how often it answered again
+    after it had not: what its events said meanwhile is lost.
+    """
 
     def __init__(
         self, base_url: str, token: redact.Secret, *, timeout_s: float, max_bytes: int, verify: ssl.SSLContext | bool
@@ -58,6 +68,9 @@ class Transport:
             verify=verify,
             headers={"Accept-Encoding": "gzip", "User-Agent": "stationmaster"},
         )
+        self.date: int | None = None
+        self.returns = 0
+        self._away = False
 
     async def close(self) -> None:
         """Closes every connection."""
@@ -74,6 +87,26 @@ class Transport:
         cut: bool = False,
     ) -> Answer:
         """Makes one request within the time and size limits; raises NoAnswer when there is no whole answer."""
+        try:
+            answer = await self._ask(method, path, params, content, limit, cut=cut)
+        except NoAnswer as none:
+            self._away = self._away or none.code != codes.FORGE_TOO_LARGE
+            raise
+        self.returns += int(self._away and answer.status not in _DOWN)
+        self._away = answer.status in _DOWN
+        self.date = max(self.date or 0, _date(answer)) or None
+        return answer
+
+    async def _ask(
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, str] | None,
+        content: Mapping[str, str] | None,
+        limit: int | None,
+        *,
+        cut: bool,
+    ) -> Answer:
         assert_outside("a request to the forge")
         headers = {"Authorization": f"token {self._revealed()}"}
         data = None
@@ -108,6 +141,13 @@ class Transport:
                 hint="Put the token alone into it.",
             )
         return token
+
+
+def _date(answer: Answer) -> int:
+    try:
+        return int(parsedate_to_datetime(answer.headers.get("date", "")).timestamp()) * MICROS
+    except (ValueError, OverflowError):
+        return 0
 
 
 async def _bounded(response: httpx.Response, limit: int) -> tuple[bytes, bool]:

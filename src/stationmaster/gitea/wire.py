@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
@@ -14,12 +14,13 @@ GHOST = -1
 
 
 class User(msgspec.Struct, frozen=True):
-    """A user; `login` and `username` are the same name."""
+    """A user; `login` and `username` are the same name, and only newer servers say the `type`."""
 
     id: Int64
     login: str = ""
     username: str = ""
     is_admin: bool = False
+    type: Any = None
 
     @property
     def name(self) -> str:
@@ -60,9 +61,10 @@ class Label(msgspec.Struct, frozen=True):
 
 
 class Issue(msgspec.Struct, frozen=True):
-    """An issue or pull request."""
+    """An issue or pull request; `id` is the issue's own number at the forge, also for a pull request."""
 
     number: Int64
+    id: Int64 = 0
     title: str = ""
     body: str | None = None
     state: str = ""
@@ -71,6 +73,7 @@ class Issue(msgspec.Struct, frozen=True):
     labels: list[Label] | None = None
     comments: int = 0
     created_at: str = ""
+    updated_at: str = ""
     html_url: str = ""
     pull_request: dict[str, msgspec.Raw] | None = None
 
@@ -97,11 +100,12 @@ class Side(msgspec.Struct, frozen=True):
 
 
 class Pull(msgspec.Struct, frozen=True):
-    """A pull request."""
+    """A pull request; its `id` is another than that of the issue behind it."""
 
     number: Int64
     base: Side
     head: Side
+    id: Int64 = 0
     title: str = ""
     body: str | None = None
     state: str = ""
@@ -128,6 +132,9 @@ class Review(msgspec.Struct, frozen=True):
     body: str | None = None
     state: str = ""
     submitted_at: str | None = None
+    updated_at: str | None = None
+    dismissed: bool = False
+    html_url: str = ""
 
 
 class ReviewComment(msgspec.Struct, frozen=True):
@@ -139,6 +146,9 @@ class ReviewComment(msgspec.Struct, frozen=True):
     path: str = ""
     position: int | None = None
     diff_hunk: str | None = None
+    created_at: str = ""
+    updated_at: str = ""
+    html_url: str = ""
 
 
 class BranchCommit(msgspec.Struct, frozen=True):

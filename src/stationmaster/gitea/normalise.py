@@ -209,7 +209,7 @@ def normalise(headers: Mapping[str, str], body: bytes, rules: Rules) -> Outcome:
         return Rejected(codes.INVALID_PAYLOAD, f"The payload has an unexpected form: {error}.", sent_id, route)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return Rejected(codes.INVALID_PAYLOAD, "The payload is not JSON.", sent_id, route)
-    except _Unusable as problem:
+    except Unusable as problem:
         return Rejected(problem.code, problem.message, sent_id, route)
 
 
@@ -217,8 +217,8 @@ _decoder = msgspec.json.Decoder(payload.Payload)
 _shallow = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
-class _Unusable(Exception):
-    """Ends the reading of one payload; never leaves this module."""
+class Unusable(Exception):
+    """Ends the reading of one payload, or of one thing found at the forge; never leaves those who read."""
 
     def __init__(self, message: str, code: str = codes.INVALID_PAYLOAD) -> None:
         super().__init__(message)
@@ -263,28 +263,28 @@ def _from_payload(read: payload.Payload, route: str, sent_id: str, rules: Rules)
     # `pull_request_comment` names a comment in one header and a review in the other: the shape decides (GW-R-050).
     if read.comment is None:
         if route in _COMMENT_ROUTES and read.review is None:
-            raise _Unusable("The payload has no comment.")
+            raise Unusable("The payload has no comment.")
         if not sent_id:
-            raise _Unusable("The delivery has no id.")
+            raise Unusable("The delivery has no id.")
         reason = codes.NOT_A_COMMENT if read.review is None else codes.REVIEW_EVENT
         return Ignored(reason, sent_id, route or "unknown")
     comment, issue, repository, sender = read.comment, read.issue, read.repository, read.sender
     if issue is None or repository is None or sender is None or read.action is None:
         missing = next(name for name in ("issue", "repository", "sender", "action") if getattr(read, name) is None)
-        raise _Unusable(f"The payload has no {missing}.")
-    repo = _repo(repository, rules)
+        raise Unusable(f"The payload has no {missing}.")
+    repo = repo_of(repository, rules)
     is_pull = bool(read.is_pull) or issue.pull_request is not None or read.pull_request is not None
     if read.pull_request is not None and read.pull_request.number != issue.number:
-        raise _Unusable("The payload names two different pull requests.")
+        raise Unusable("The payload names two different pull requests.")
     event_type = PULL_COMMENT if is_pull else ISSUE_COMMENT
     delivery = sent_id or _fallback_id(event_type, repo, comment.id, read.action)
-    actor = Actor(sender.id, _login(sender), _is_bot(sender, rules))
+    actor = Actor(sender.id, login_of(sender), is_bot(sender, rules))
     author = comment.user
     key = repo_key(rules.instance_id, repo.owner, repo.name)
     reason = _reason(read.action, comment, actor, rules)
     if reason:
         return Ignored(reason, delivery, event_type, actor.login, key)
-    asked = ask(_text(comment.body), rules.bot_login)
+    asked = ask(text_of(comment.body), rules.bot_login)
     if isinstance(asked, Unasked):
         return Ignored(asked.reason, delivery, event_type, actor.login, key)
     return Normalised(
@@ -294,19 +294,19 @@ def _from_payload(read: payload.Payload, route: str, sent_id: str, rules: Rules)
         route=route,
         repo=repo,
         resource=Resource(
-            PULL if is_pull else ISSUE, issue.number, _text(issue.title or ""), _text(issue.html_url or "")
+            PULL if is_pull else ISSUE, issue.number, text_of(issue.title or ""), text_of(issue.html_url or "")
         ),
         comment=Comment(
             id=comment.id,
-            body=_text(comment.body),
+            body=text_of(comment.body),
             created_at=_time(comment.created_at),
             updated_at=_time(comment.updated_at or comment.created_at),
-            html_url=_text(comment.html_url or ""),
+            html_url=text_of(comment.html_url or ""),
             author_id=author.id if author else sender.id,
-            author_login=_login(author) if author else actor.login,
+            author_login=login_of(author) if author else actor.login,
         ),
         actor=actor,
-        refs=_refs(read.pull_request),
+        refs=refs_of(read.pull_request),
         permissions=repository.permissions,
         instruction=asked,
     )
@@ -331,7 +331,7 @@ def _reason(action: str, comment: payload.Comment, actor: Actor, rules: Rules) -
     people = [(actor.id, actor.login)]
     if comment.user is not None:
         people.append((comment.user.id, comment.user.name))
-    if any(_is_ours(number, login, rules) for number, login in people):
+    if any(is_ours(number, login, rules) for number, login in people):
         return codes.BOT_SELF_COMMENT
     # Old servers announce edits of remarks in a review that its author has not submitted; nobody else may see those.
     if "/files#" in (comment.html_url or ""):
@@ -342,37 +342,41 @@ def _reason(action: str, comment: payload.Comment, actor: Actor, rules: Rules) -
         return reason
     if actor.id == GHOST or any(number == GHOST for number, _ in people):
         return codes.AUTHOR_UNKNOWN
-    if actor.is_bot or (comment.user is not None and _is_bot(comment.user, rules)):
+    if actor.is_bot or (comment.user is not None and is_bot(comment.user, rules)):
         return codes.BOT_COMMENT
     return ""
 
 
-def _is_ours(number: int, login: str, rules: Rules) -> bool:
+def is_ours(number: int, login: str, rules: Rules) -> bool:
+    """Tells whether this is the bot itself."""
     return number == rules.bot_id or login.lower() == rules.bot_login.lower()
 
 
-def _is_bot(user: payload.User, rules: Rules) -> bool:
+def is_bot(user: payload.User, rules: Rules) -> bool:
+    """Tells whether this is the bot itself or another program."""
     # The forge's own users (Actions) have negative numbers; newer servers name the type of every user.
     declared = isinstance(user.type, str) and user.type.lower() == "bot"
-    return declared or user.id < GHOST or _is_ours(user.id, user.name, rules)
+    return declared or user.id < GHOST or is_ours(user.id, user.name, rules)
 
 
-def _login(user: payload.User) -> str:
+def login_of(user: payload.User) -> str:
+    """Returns a login that can be used anywhere; raises Unusable for any other."""
     if not _LOGIN.fullmatch(user.name):
-        raise _Unusable("The payload names a user without a usable login.")
+        raise Unusable("The payload names a user without a usable login.")
     return user.name
 
 
-def _repo(repository: payload.Repository, rules: Rules) -> Repo:
+def repo_of(repository: payload.Repository, rules: Rules) -> Repo:
+    """Returns a repository whose names and address are safe and on our forge; raises Unusable for any other."""
     owner = repository.owner.name
     if not (valid_name(owner) and valid_name(repository.name)):
-        raise _Unusable("The payload names a repository whose owner or name is not allowed.")
+        raise Unusable("The payload names a repository whose owner or name is not allowed.")
     return Repo(
         id=repository.id,
         owner=owner,
         name=repository.name,
         clone_url=_clone_url(repository.clone_url, rules),
-        default_branch=_text(repository.default_branch or ""),
+        default_branch=text_of(repository.default_branch or ""),
         private=bool(repository.private),
     )
 
@@ -380,10 +384,10 @@ def _repo(repository: payload.Repository, rules: Rules) -> Repo:
 def _clone_url(url: str, rules: Rules) -> str:
     """Returns the address without user and password (GW-R-032); refuses another host than ours (GW-R-235)."""
     if not url.isprintable() or " " in url:
-        raise _Unusable("The payload's clone_url is not an address.")
+        raise Unusable("The payload's clone_url is not an address.")
     host = host_of(url)
     if host is None or host not in rules.hosts:
-        raise _Unusable("The payload's clone_url is not on the configured forge.", codes.FOREIGN_HOST)
+        raise Unusable("The payload's clone_url is not on the configured forge.", codes.FOREIGN_HOST)
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2].lower()}{parts.path}"
 
@@ -391,21 +395,22 @@ def _clone_url(url: str, rules: Rules) -> str:
 def _fallback_id(event_type: str, repo: Repo, comment_id: int, action: str) -> str:
     # GW-R-015: without the sender's id the comment and what happened to it name the delivery.
     if not _DELIVERY_ID.fullmatch(action):
-        raise _Unusable("The delivery has no id.")
+        raise Unusable("The delivery has no id.")
     return f"payload:{event_type}:{repo.owner}/{repo.name}:{comment_id}:{action}"
 
 
-def _refs(pull: payload.Pull | None) -> Refs | None:
+def refs_of(pull: payload.Pull | None) -> Refs | None:
+    """Returns the two sides of a pull request, when they are told."""
     if pull is None or pull.base is None or pull.head is None:
         return None
     base, head = pull.base, pull.head
     return Refs(
-        base=_text(base.ref),
-        base_sha=_text(base.sha),
-        head=_text(head.ref),
-        head_sha=_text(head.sha),
+        base=text_of(base.ref),
+        base_sha=text_of(base.sha),
+        head=text_of(head.ref),
+        head_sha=text_of(head.sha),
         head_repo_id=head.repo_id if head.repo is not None else -1,
-        head_repo=_text(head.repo.full_name) if head.repo is not None else "",
+        head_repo=text_of(head.repo.full_name) if head.repo is not None else "",
     )
 
 
@@ -413,9 +418,10 @@ def _time(text: str) -> int:
     try:
         return clock.from_iso(text)
     except (ValueError, OverflowError) as error:
-        raise _Unusable("The payload's comment has no usable time.") from error
+        raise Unusable("The payload's comment has no usable time.") from error
 
 
-def _text(text: str) -> str:
+def text_of(text: str) -> str:
+    """Returns a text that every database can hold."""
     # PostgreSQL cannot hold U+0000 in text; no forge shows it either.
     return text.replace("\x00", "\ufffd")

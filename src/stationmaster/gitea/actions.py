@@ -22,6 +22,7 @@ from stationmaster.gitea.settings import GiteaSettings, Station
 from stationmaster.gitea.store import Q
 from stationmaster.jobs import actions as jobs
 from stationmaster.jobs.model import End
+from stationmaster.ledger import history
 from stationmaster.ledger import lease as leases
 from stationmaster.ledger.lease import Lease
 from stationmaster.ledger.tx import Reader, Tx
@@ -144,8 +145,21 @@ def _end_receipt(tx: Tx, task: Task, settings: GiteaSettings) -> None:
     elif code == codes.AUTHOR_NOT_VERIFIABLE:
         body = texts.unverifiable_author(key, language)
     else:
-        body = texts.end_receipt(key, task.state, code, language)
+        note = _kept(tx, task, language) if task.state == "aborted" else ""
+        body = texts.end_receipt(key, task.state, code, language, note)
     intend_comment(tx, task, key, "status", body)
+
+
+def _kept(reader: Reader, task: Task, language: codes.Language) -> str:
+    """Names the commit that keeps what the task changed last; empty when it changed nothing."""
+    last, after = "", 0
+    while page := history.by_ref(reader, "task", task.id, after=after):
+        for entry in page:
+            if entry.name == "git.commit.result" and (entry.data or {}).get("changed"):
+                last = str((entry.data or {}).get("after"))
+        after = page[-1].seq
+    branch = store.current_branch(reader, task.session_id)
+    return "" if not last or branch is None else texts.saved_line(last, branch.name, language)
 
 
 def asked_by(reader: Reader, task: Task) -> Asker:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from stationmaster.gitea import actions, codes, operate, store
+from stationmaster.gitea import actions, codes, operate, stopping, store
 from stationmaster.gitea.machine import REPOSITORY
 from stationmaster.gitea.model import Comment, Task, TurnKind
 from stationmaster.gitea.run import Ended
@@ -44,7 +44,15 @@ def block(tx: Tx, task_id: str, lease: Lease, settings: GiteaSettings, problem: 
     if problem.scope == "repository" and repository.state == "active":
         tx.move(REPOSITORY, repository.id, "block", rev=repository.rev, updated_at=tx.now)
         tx.event("repo.block", refs=actions.refs(task), code=problem.code)
-    return actions.leave(tx, task_id, "block", lease, settings, error_code=problem.code, next_retry_at=None)
+    blocked = actions.leave(tx, task_id, "block", lease, settings, error_code=problem.code, next_retry_at=None)
+    return stopping.honour(tx, blocked, settings)
+
+
+def halted(tx: Tx, task_id: str, lease: Lease, settings: GiteaSettings) -> Task | None:
+    """Ends a claimed task that is to stop before its run is made; None when it may go on."""
+    leases.held(tx, lease)
+    task = stopping.before_a_run(tx, task_id, settings)
+    return None if task is None else stopped(tx, task, lease, settings, confirmed=True)
 
 
 def not_ready(tx: Tx, task_id: str, lease: Lease, settings: GiteaSettings, code: str) -> Task:
@@ -100,8 +108,10 @@ def _goes(row: Comment | None, ran: Ran) -> Literal["wait", "verify", "again"]:
 
 
 def stopped(tx: Tx, task: Task, lease: Lease, settings: GiteaSettings, *, confirmed: bool) -> Task:
-    """Ends a task that an operator aborts; without the agent's own word it failed (GW-R-179)."""
-    verb, code = ("stop", codes.ABORTED_BY_OPERATOR) if confirmed else ("fail", codes.ABORT_TIMEOUT)
+    """Ends a task that is being aborted; without the agent's own word it failed (GW-R-179)."""
+    wanted = store.stop(tx, task.id)
+    why = codes.ABORTED_BY_OPERATOR if wanted is None else wanted.code
+    verb, code = ("stop", why) if confirmed else ("fail", codes.ABORT_TIMEOUT)
     leases.held(tx, lease)
     # The lease is given back before the end is written (GW-R-104): one transaction, in this order.
     leases.release(tx, lease)

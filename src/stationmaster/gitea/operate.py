@@ -42,7 +42,7 @@ Verb = Literal["pause", "resume", "disable", "enable", "cancel", "abort", "unblo
 Answer = dict[str, Any]
 
 _CONTROL_ID = "default"
-_CANCELLABLE = ("queued", "waiting_user", "blocked_workspace")
+CANCELLABLE = ("queued", "waiting_user", "blocked_workspace")
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,14 +175,25 @@ def _task(tx: Tx, wish: Wish, settings: GiteaSettings | None) -> Answer:
 
 
 def _cancel(tx: Tx, task: Task, wish: Wish, settings: GiteaSettings) -> Answer:
-    _only_in(task, _CANCELLABLE, "cancelled")
+    _only_in(task, CANCELLABLE, "cancelled")
+    return _said(end_waiting(tx, task, codes.CANCELLED_BY_OPERATOR, settings, reason=wish.reason))
+
+
+def end_waiting(tx: Tx, task: Task, code: str, settings: GiteaSettings, *, reason: str = "") -> Task:
+    """Cancels a task on which nobody works, for the reason `code` (GW-R-177)."""
     for intent in _open(tx, UNBLOCK, task.id):
         tx.result(intent.seq, "refused", refs=actions.refs(task), reason="cancelled")
         gone = Illegal("The task was cancelled meanwhile.", code=codes.INVALID_STATE, state="cancelled")
         receipts.refuse(tx, REQUEST, intent.data["request"], gone)
-    tx.event("task.cancel", refs=actions.refs(task), reason=wish.reason)
-    ended = {"error_code": codes.CANCELLED_BY_OPERATOR, "next_retry_at": None, "retry_purpose": None}
-    return _said(actions.step(tx, task, "cancel", settings, **ended))
+    tx.event("task.cancel", refs=actions.refs(task), reason=reason or code)
+    ended = {"error_code": code, "next_retry_at": None, "retry_purpose": None}
+    return actions.step(tx, task, "cancel", settings, **ended)
+
+
+def intend_abort(tx: Tx, task: Task, reason: str) -> None:
+    """Writes that a run is to be stopped although no request waits for the answer."""
+    about = {"task": task.id, "request": None, "reason": reason}
+    tx.intent(ABORT, subject=_subject(task.id), refs=actions.refs(task), **about)
 
 
 def _abort(tx: Tx, task: Task, wish: Wish, settings: GiteaSettings) -> Answer:
@@ -259,7 +270,8 @@ def finish_abort(tx: Tx, task_id: str) -> None:
     task = store.task(tx, task_id)
     for intent in _open(tx, ABORT, task_id):
         tx.result(intent.seq, task.state, refs=actions.refs(task), code=task.error_code)
-        receipts.finish(tx, REQUEST, intent.data["request"], _said(task))
+        if intent.data["request"] is not None:
+            receipts.finish(tx, REQUEST, intent.data["request"], _said(task))
 
 
 def finish_unblock(tx: Tx, task_id: str, problem: Problem | None, settings: GiteaSettings) -> Task:

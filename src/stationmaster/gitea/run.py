@@ -17,7 +17,7 @@ from stationmaster.agents.codex_app.settings import RunSpec
 from stationmaster.agents.events import AgentEvent, AgentMessage, AgentRequest, ProcessExited, TurnCompleted, record
 from stationmaster.command import Cmd, LedgerPort
 from stationmaster.errors import Illegal, NotFound, StationmasterError
-from stationmaster.gitea import actions, codes, store, texts
+from stationmaster.gitea import actions, codes, stopping, store, texts
 from stationmaster.gitea.client import explain
 from stationmaster.gitea.gear import Gear, Hold
 from stationmaster.gitea.model import Task, TurnKind
@@ -118,6 +118,8 @@ class Run:
         intent = await self._gear.port.do(
             self._cmd("turn.start"), begin, self._task.id, self._hold.lease, self.run_id, self._gear.settings
         )
+        if intent is None:
+            return Ended("aborted")
         faults.point("run.turn_intended")
 
         async def stored(turn_id: str) -> None:
@@ -290,9 +292,14 @@ def _keep(hot: HotTx, run_id: str, chunk: list[tuple[int, str, str]]) -> None:
     jobs.append(hot, run_id, [RunEvent(seq, hot.now, kind, body) for seq, kind, body in chunk])
 
 
-def begin(tx: Tx, task_id: str, lease: Lease, run_id: str, settings: GiteaSettings) -> int:
-    """Moves the task to `running` and writes that its turn is about to start (GW-R-080)."""
+def begin(tx: Tx, task_id: str, lease: Lease, run_id: str, settings: GiteaSettings) -> int | None:
+    """Moves the task to `running` and writes that its turn is about to start (GW-R-080).
+
+    Returns None when the task is to stop: then no turn starts.
+    """
     leases.held(tx, lease)
+    if stopping.before_a_run(tx, task_id, settings) is not None:
+        return None
     task = store.task(tx, task_id)
     if task.state == "preparing":
         task = actions.step(tx, task, "start", settings, error_code=None, next_retry_at=None, retry_purpose=None)

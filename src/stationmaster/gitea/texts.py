@@ -43,14 +43,22 @@ def start_receipt(comment_key: str) -> str:
     return marker.attach(START_RECEIPT, marker.receipt(comment_key))
 
 
-def end_receipt(comment_key: str, state: str, code: str | None, language: Language = "en") -> str:
+def end_receipt(comment_key: str, state: str, code: str | None, language: Language = "en", note: str = "") -> str:
     """Writes the receipt of an exceptional end: what happened, in the code's words (GW-R-135, GW-R-137)."""
     en, zh = _ENDS.get(state, _ENDS["failed"])
     said = zh if language == "zh" else en
     colon = "：" if language == "zh" else ": "
     reason = f"{colon}{codes.text(code, language)}" if code else ""
     stop = "。" if language == "zh" else "."
-    return marker.attach(f"{PREFIX} {said}{reason}{stop}", marker.receipt(comment_key))
+    further = f"\n\n{note}" if note else ""
+    return marker.attach(f"{PREFIX} {said}{reason}{stop}{further}", marker.receipt(comment_key))
+
+
+def saved_line(sha: str, branch: str, language: Language = "en") -> str:
+    """Names where the work of a run that was broken off is kept."""
+    if language == "zh":
+        return f"未完成的改动保存为 {word(sha)}，分支 `{word(branch)}`。"
+    return f"What was changed until then is kept as {word(sha)} on `{word(branch)}`."
 
 
 def refused_author(comment_key: str, login: str, allow: str, language: Language = "en") -> str:

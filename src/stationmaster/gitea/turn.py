@@ -62,9 +62,16 @@ class _Work:
 
     async def go(self) -> Task:
         """Returns the task as it is when nobody works on it any more."""
+        halted = await self._halted()
+        if halted is not None:
+            return halted
         place = await self._place()
         if isinstance(place, Task):
             return place
+        # Making a workplace ready can take minutes.
+        halted = await self._halted()
+        if halted is not None:
+            return halted
         if self._kind == "normal":
             await receipts.start(self._gear, self._hold, self._task)
         faults.point("turn.ready")
@@ -87,6 +94,13 @@ class _Work:
         rests = await self._finish(run_id, place, ended)
         await self._gear.port.off(_tidy, self._gear, run_id)
         return rests
+
+    async def _halted(self) -> Task | None:
+        """Ends the task before a run is made when somebody wants it stopped."""
+        if await self._gear.port.read(store.stop, self._task.id) is None:
+            return None
+        lease, settings = self._hold.lease, self._gear.settings
+        return await self._gear.port.do(self._cmd("task.halt"), conclude.halted, self._task.id, lease, settings)
 
     async def _place(self) -> Workplace | Task:
         """Makes everything ready for a run, or moves the task to where it has to go and returns it."""

@@ -40,6 +40,10 @@ WHERE instance_id = :instance_id AND native_id = :native_id;
 -- name: watch_looked :run
 UPDATE gitea_watch SET looked_at = :at, error_code = :error_code WHERE instance_id = :instance_id AND native_id = :native_id;
 
+-- name: watched_named :one
+SELECT native_id, owner, name, began_at, looked_at, error_code FROM gitea_watch
+WHERE instance_id = :instance_id AND lower(owner) = :owner AND lower(name) = :name ORDER BY native_id DESC LIMIT 1;
+
 -- name: watched_in_all :one
 SELECT count(*) AS repositories, sum(CASE WHEN error_code IS NULL THEN 0 ELSE 1 END) AS failing, min(looked_at) AS oldest
 FROM gitea_watch WHERE instance_id = :instance_id;
@@ -56,15 +60,21 @@ SELECT read_to FROM gitea_cursor WHERE instance_id = :instance_id AND native_id 
 -- Forges ----------------------------------------------------------------------------------------------------------
 
 -- name: listed :run
-INSERT INTO gitea_listing (instance_id, forge_at, listed_at, round_at, found, taken, failed)
-VALUES (:instance_id, :forge_at, :at, NULL, 0, 0, 0)
-ON CONFLICT (instance_id) DO UPDATE SET forge_at = excluded.forge_at, listed_at = excluded.listed_at;
+INSERT INTO gitea_listing (instance_id, forge_at, round_at, found, taken, failed, error_code)
+VALUES (:instance_id, :forge_at, NULL, 0, 0, 0, NULL)
+ON CONFLICT (instance_id) DO UPDATE SET forge_at = excluded.forge_at, error_code = NULL;
+
+-- name: not_listed :run
+INSERT INTO gitea_listing (instance_id, forge_at, round_at, found, taken, failed, error_code)
+VALUES (:instance_id, NULL, NULL, 0, 0, 0, :error_code)
+ON CONFLICT (instance_id) DO UPDATE SET error_code = excluded.error_code;
 
 -- name: round_done :run
-UPDATE gitea_listing SET round_at = :at, found = :found, taken = :taken, failed = :failed WHERE instance_id = :instance_id;
+UPDATE gitea_listing SET round_at = :at, found = :found, taken = :taken, failed = :failed, error_code = NULL
+WHERE instance_id = :instance_id;
 
 -- name: listing :one
-SELECT forge_at, listed_at, round_at, found, taken, failed FROM gitea_listing WHERE instance_id = :instance_id;
+SELECT forge_at, round_at, found, taken, failed, error_code FROM gitea_listing WHERE instance_id = :instance_id;
 
 -- What is known ---------------------------------------------------------------------------------------------------
 

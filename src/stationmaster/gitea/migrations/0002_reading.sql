@@ -41,13 +41,13 @@ CREATE TABLE gitea_cursor (
   PRIMARY KEY (instance_id, native_id, kind)
 );
 
--- When a forge was last asked which repositories the bot sees, by both clocks, and when it was last read through; hot.
+-- When a forge last said which repositories the bot sees, by its own clock, and when it was last read through; hot.
 CREATE TABLE gitea_listing (
   instance_id TEXT PRIMARY KEY,
-  forge_at INT64 NOT NULL,
-  listed_at INT64 NOT NULL,
+  forge_at INT64,
   round_at INT64,
   found INT64 NOT NULL,
   taken INT64 NOT NULL,
-  failed INT64 NOT NULL
+  failed INT64 NOT NULL,
+  error_code TEXT
 );

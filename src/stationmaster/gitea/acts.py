@@ -152,6 +152,9 @@ async def reclaim_disk(gear: Gear, intent: OpenIntent) -> tuple[str, ...]:
 
 
 def _reclaim(gear: Gear, intent: OpenIntent) -> tuple[str, ...]:
+    if not Path(intent.data["bare"]).is_relative_to(gear.layout.root):
+        # A backup was restored into another home: what its intents name there is not this worker's to touch.
+        return ()
     leftovers.require_unused(Path(intent.data["bare"]))
     return leftovers.put_away(gear.git, intent.seq, intent.data)
 

@@ -101,6 +101,11 @@ GIT_TIMEOUT: Final = _code("git_timeout", "git did not finish in time", "git 操
 # Leases, restart, limits.
 LEASE_EXPIRED: Final = _code("lease_expired", "the repository lease expired", "仓库租约已过期", retryable=True)
 LEASE_LOST: Final = _code("lease_lost", "the repository lease was lost", "仓库租约已丢失", retryable=True)
+ENDED_BEFORE_RESTORE: Final = _code(
+    "ended_before_restore",
+    "the task had ended before the ledger was restored from a backup",
+    "任务在账本从备份恢复之前已经结束",
+)
 INTERRUPTED_BY_RESTART: Final = _code(
     "interrupted_by_restart", "the run was interrupted by a restart", "运行被重启中断", retryable=True
 )

@@ -16,7 +16,7 @@ from stationmaster import faults
 from stationmaster.agents import process
 from stationmaster.command import Cmd
 from stationmaster.errors import StationmasterError
-from stationmaster.gitea import actions, codes, conclude, prepare, publish, receipts, store, turn, verify
+from stationmaster.gitea import actions, codes, conclude, prepare, publish, receipts, restored, store, turn, verify
 from stationmaster.gitea.gear import Gear, Hold
 from stationmaster.gitea.model import LEASE_KIND, Task
 from stationmaster.gitea.settings import GiteaSettings, Station
@@ -88,6 +88,9 @@ class Recovery:
         if run is not None and run.state == "started":
             unsaved = await self._save(hold, run)
         faults.point("recovery.saved")
+        earlier = await restored.earlier(gear, hold, task)
+        if earlier is not None:
+            return earlier
         moved = await self._move(hold, run, unsaved)
         if moved is None:
             return None

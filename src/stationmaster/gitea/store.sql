@@ -119,6 +119,11 @@ SELECT id, state, rev, delivery_key, delivery_id, repository_id, session_id, res
   sender_may, base_ref, head_ref, attempt, reply_attempt, unblock_attempt, next_retry_at, retry_purpose, error_code,
   reply_failure, created_at, updated_at FROM gitea_task WHERE session_id = :session_id ORDER BY created_at DESC, id DESC LIMIT 1;
 
+-- name: read_tasks :many
+-- The tasks of a session that the reading of the forge brought since a time.
+SELECT id, delivery_id, comment_id FROM gitea_task
+WHERE session_id = :session_id AND created_at > :after AND delivery_id LIKE 'read:%' ORDER BY comment_id, id;
+
 -- name: waiting_task :one
 SELECT id, state, rev, delivery_key, delivery_id, repository_id, session_id, resource_key, comment_id, author, author_id,
   sender_may, base_ref, head_ref, attempt, reply_attempt, unblock_attempt, next_retry_at, retry_purpose, error_code,
@@ -161,8 +166,12 @@ VALUES (:instance_id, :origin, :native_id, :version, :task_id, :follow_up)
 ON CONFLICT (instance_id, origin, native_id, version) DO NOTHING;
 
 -- name: trigger :one
+-- A wording that is not newer than one that was asked is known. Comments and remarks on code are numbered together at
+-- the forge, and events do not tell them apart.
 SELECT task_id, follow_up FROM gitea_trigger
-WHERE instance_id = :instance_id AND origin = :origin AND native_id = :native_id AND version = :version;
+WHERE instance_id = :instance_id AND native_id = :native_id AND version >= :version
+  AND origin IN (:origin, CASE :origin WHEN 'comment' THEN 'code_comment' WHEN 'code_comment' THEN 'comment' ELSE :origin END)
+ORDER BY version LIMIT 1;
 
 -- name: add_delivery :run
 INSERT INTO gitea_delivery (delivery_key, delivery_id, event_type, received_at, normalized, status, reason_code,
@@ -251,7 +260,9 @@ SELECT id, state, rev, instance_id, origin, native_id, version, word, delivery_i
 
 -- name: order_by_key :one
 SELECT id, state, word FROM gitea_order
-WHERE instance_id = :instance_id AND origin = :origin AND native_id = :native_id AND version = :version;
+WHERE instance_id = :instance_id AND native_id = :native_id AND version >= :version
+  AND origin IN (:origin, CASE :origin WHEN 'comment' THEN 'code_comment' WHEN 'code_comment' THEN 'comment' ELSE :origin END)
+ORDER BY version LIMIT 1;
 
 -- name: orders_of_text :many
 SELECT id FROM gitea_order WHERE instance_id = :instance_id AND origin = :origin AND native_id = :native_id LIMIT 1;

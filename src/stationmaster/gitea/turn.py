@@ -14,7 +14,7 @@ import structlog
 from stationmaster import faults
 from stationmaster.command import Cmd
 from stationmaster.errors import Stale, StationmasterError
-from stationmaster.gitea import actions, codes, conclude, prepare, publish, receipts, store, texts, verify
+from stationmaster.gitea import actions, codes, conclude, prepare, publish, receipts, restored, store, texts, verify
 from stationmaster.gitea.client import explain
 from stationmaster.gitea.gear import Gear, Hold
 from stationmaster.gitea.model import Task, TurnKind
@@ -106,6 +106,9 @@ class _Work:
         """Makes everything ready for a run, or moves the task to where it has to go and returns it."""
         try:
             await prepare.identify(self._gear, self._task)
+            earlier = await restored.earlier(self._gear, self._hold, self._task)
+            if earlier is not None:
+                return earlier
             if self._kind == "normal":
                 await prepare.check_author(self._gear, self._task)
             return await prepare.workplace(self._gear, self._hold, self._task)

@@ -10,7 +10,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from stationmaster.clock import Clock
 from stationmaster.errors import Unavailable
-from stationmaster.ledger import migrate, sqlite
+from stationmaster.ledger import migrate, sqlite, wholeness
 from stationmaster.ledger.migrate import Catalog
 from stationmaster.ledger.session import Session
 from stationmaster.ledger.settings import PostgresSettings
@@ -48,11 +48,35 @@ class Checkup:
         """Returns one sentence for each table, edge, guard or command that is not as the code wants it."""
         return list(migrate.faults(self._catalog, self._slices))
 
-    def damage(self) -> list[str]:
-        """Returns what is wrong with the file itself; empty also where a server looks after its own files."""
+    def damage(self, *, thorough: bool = False) -> list[str]:
+        """Returns what is wrong with the file itself; empty also where a server looks after its own files.
+
+        `thorough` also compares every index with its table.
+        """
         if self._catalog.dialect != "sqlite":
             return []
-        return [str(row[0]) for row in self._catalog.execute(f"PRAGMA quick_check({_MOST})") if row[0] != "ok"]
+        check = "integrity_check" if thorough else "quick_check"
+        return [str(row[0]) for row in self._catalog.execute(f"PRAGMA {check}({_MOST})") if row[0] != "ok"]
+
+    def counts(self) -> dict[str, int]:
+        """Returns how many rows every table has."""
+        return wholeness.counts(self._catalog)
+
+    def newest(self) -> int:
+        """Returns the last number of the history."""
+        return wholeness.newest(self._catalog)
+
+    def broken(self) -> list[str]:
+        """Returns one sentence for each way in which rows and history contradict one another."""
+        return wholeness.broken(self._catalog, migrate.all_machines(self._slices))
+
+    def exported(self) -> str:
+        """Returns the name under which another connection to PostgreSQL sees this very snapshot while it is open."""
+        return str(self._catalog.execute("SELECT pg_export_snapshot()")[0][0])
+
+    def server(self) -> int:
+        """Returns the major version of the PostgreSQL server."""
+        return int(self._catalog.execute("SELECT current_setting('server_version_num')")[0][0]) // 10_000
 
     def owner(self) -> str | None:
         """Returns the running role when it owns tables: it could then switch guards off. SQLite has no roles."""
@@ -61,6 +85,11 @@ class Checkup:
     def read(self, fn: Callable[Concatenate[Reader, P], R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Runs `fn` on the snapshot."""
         return fn(Reader(self._session, _NOTHING), *args, **kwargs)
+
+
+def newest_versions(slices: Sequence[Slice]) -> dict[str, int]:
+    """Returns the version that the code has of every slice."""
+    return {part.name: migrate.newest(part) for part in (KERNEL, *slices)}
 
 
 @contextlib.contextmanager

@@ -146,17 +146,19 @@ class Git:
         timeout_s: float | None = None,
         check: bool = True,
         planting: Path | None = None,
+        filling: Path | None = None,
     ) -> Result:
         """Runs `git --git-dir=<bare> …`, seeing the bare repository only.
 
-        `planting` is the empty folder that `git worktree add` fills; it takes network and config away.
+        `planting` is the empty folder that `git worktree add` fills; it takes network and config away. `filling` is a
+        folder of bundles.
         """
         if planting is not None and (network or credential):
             raise Bug("BUG: a worktree may not be planted with network or credential.")
         if credential and not network:
             raise Bug("BUG: a credential was given to a git command without network.")
         over = _protected(bare) if planting is not None else ()
-        also = () if planting is None else (planting,)
+        also = tuple(folder for folder in (planting, filling) if folder is not None)
         box = self._box(cwd=bare, read_write=(bare, *also), over=over, network=network)
         job = self._job(box, (f"--git-dir={bare}", *args), input, timeout_s, credential=credential)
         return self._finish(job, bare, args[0], check=check)

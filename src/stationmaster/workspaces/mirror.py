@@ -64,7 +64,7 @@ def ensure(git: Git, bare: Path, url: str, credential: GitCredential | None) -> 
     """
     check_url(git, url)
     if bare.is_dir():
-        if _address(git, bare) != url:
+        if address(git, bare) != url:
             git.bare(bare, "config", "remote.origin.url", url)
         return False
     part = part_of(bare)
@@ -76,18 +76,24 @@ def ensure(git: Git, bare: Path, url: str, credential: GitCredential | None) -> 
         )
     # Refusals and wrong addresses show here, before anything is on disk that somebody would have to move away.
     git.anywhere("ls-remote", "--quiet", "--", url, "HEAD", credential=credential)
-    part.mkdir(parents=True)
-    git.bare(part, "init", "--quiet", "--bare", "--template=", "--initial-branch=main")
-    (part / "hooks").mkdir()
-    for key, value in (("remote.origin.url", url), *_CONFIG):
-        git.bare(part, "config", key, value)
+    begin(git, part, url)
     fetch(git, part, credential)
     faults.point("workspace.clone.before_rename")
     part.rename(bare)
     return True
 
 
-def _address(git: Git, bare: Path) -> str:
+def begin(git: Git, part: Path, url: str) -> None:
+    """Makes an empty repository that knows its forge, in a folder that is not there yet."""
+    part.mkdir(parents=True)
+    git.bare(part, "init", "--quiet", "--bare", "--template=", "--initial-branch=main")
+    (part / "hooks").mkdir()
+    for key, value in (("remote.origin.url", url), *_CONFIG):
+        git.bare(part, "config", key, value)
+
+
+def address(git: Git, bare: Path) -> str:
+    """Returns the address of the forge that a repository knows."""
     return git.bare(bare, "config", "--get", "remote.origin.url", check=False).stdout.rstrip("\n")
 
 

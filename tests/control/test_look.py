@@ -93,7 +93,11 @@ async def test_a_task_is_shown_with_all_that_belongs_to_it(running: Running, rig
     assert task["createdAt"].endswith("Z")
     assert task["instruction"].startswith("please fix the crash")
     assert seen["error"] is None
-    assert (seen["session"]["status"], seen["session"]["threadId"]) == ("active", "th-1")
+    session = seen["session"]
+    assert (session["status"], session["threadId"]) == ("active", "th-1")
+    # GW-R-035
+    assert (session["lastTaskId"], session["lastTurnId"]) == (task_id, "tu-1")
+    assert session["createdAt"].endswith("Z")
     [turn] = seen["turns"]
     assert (turn["turnRef"], turn["turnId"], turn["kind"], turn["status"]) == (run_id, "tu-1", "normal", "started")
     assert (turn["threadId"], turn["mcpCallObserved"], turn["completedAt"]) == ("th-1", True, None)
@@ -185,6 +189,8 @@ async def test_repositories_are_told_with_their_state(running: Running, rig: Rig
     [row] = then["repositories"]
     assert (row["status"], row["owner"], row["name"], row["version"]) == ("active", "acme", "widgets", 0)
     assert (row["defaultBranch"], row["lastFetchAt"], row["homeWorker"]) == ("main", None, None)
+    # No workspace is known to a door that has none.
+    assert row["workspacePath"] is None
     assert row["cloneUrl"] == "https://gitea.example.com/acme/widgets.git"
 
 

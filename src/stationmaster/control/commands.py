@@ -10,6 +10,7 @@ import inspect
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, Generic, Literal, TypeVar, get_type_hints
 
 import msgspec
@@ -48,6 +49,11 @@ class Site:
     wake: Callable[[], None]
     # None while no forge is configured.
     gitea: GiteaSettings | None = None
+    # Where this host keeps repositories and worktrees.
+    workspaces: Path | None = None
+    # Upkeep: a backup into a file or folder, and letting old payloads go or telling which; absent in parts of tests.
+    backup: Callable[[Path | None], Awaitable[dict[str, Any]]] | None = None
+    retain: Callable[[bool], Awaitable[dict[str, Any]]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +74,8 @@ Handler = Callable[[Site, G, I], Awaitable[Answer]]
 class Command(Generic[G, I]):
     """One command as every door sees it; `cli` is empty when the command line has a form of its own.
 
-    `later` tells that a worker finishes what the command accepts: its answer says `pending` until then.
+    `later` tells that a worker finishes what the command accepts: its answer says `pending` until then. `slow` tells
+    that its work is done before it is answered, however long that takes.
     """
 
     name: str
@@ -80,6 +87,7 @@ class Command(Generic[G, I]):
     summary: str
     run: Handler[G, I]
     later: bool = False
+    slow: bool = False
 
     @property
     def in_path(self) -> tuple[str, ...]:
@@ -88,7 +96,7 @@ class Command(Generic[G, I]):
 
 
 def command(
-    name: str, method: Method, path: str, *, cli: str = "", later: bool = False
+    name: str, method: Method, path: str, *, cli: str = "", later: bool = False, slow: bool = False
 ) -> Callable[[Handler[G, I]], Command[G, I]]:
     """Declares the decorated handler as a command; raises Bug when its declaration does not hold together."""
 
@@ -104,6 +112,7 @@ def command(
             summary=(inspect.getdoc(handler) or "").partition("\n")[0],
             run=handler,
             later=later,
+            slow=slow,
         )
         wire = {field.encode_name for field in msgspec.structs.fields(made.inputs)}
         if not made.summary or not wire.issuperset(made.in_path):

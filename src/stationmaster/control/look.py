@@ -67,5 +67,5 @@ async def task(site: Site, grant: Read, given: Task) -> Answer:
 async def repositories(site: Site, grant: Read, given: Repositories) -> Answer:
     """Lists the repositories that Stationmaster knows."""
     _ = grant
-    found, following = await site.port.read(views.repositories, given.cursor, given.limit)
+    found, following = await site.port.read(views.repositories, given.cursor, given.limit, site.workspaces)
     return Answer({"repositories": found, "nextCursor": following})

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from stationmaster.clock import iso
@@ -15,6 +16,7 @@ from stationmaster.gitea import codes
 from stationmaster.gitea.machine import TASK
 from stationmaster.ledger import history, queries
 from stationmaster.ledger.tx import Reader
+from stationmaster.workspaces.paths import Layout
 
 Q = queries.load("stationmaster.control", "views.sql")
 
@@ -61,8 +63,8 @@ def overview(reader: Reader) -> Row:
     }
 
 
-def repositories(reader: Reader, cursor: str | None, limit: int) -> tuple[list[Row], str | None]:
-    """Returns repositories by key, and the cursor of the next page."""
+def repositories(reader: Reader, cursor: str | None, limit: int, root: Path | None) -> tuple[list[Row], str | None]:
+    """Returns repositories by key, and the cursor of the next page; `root` is the folder of this host's workspaces."""
     last, _, key = (cursor or "").partition("@")
     rows = reader.many(Q.repositories, repo_key=key, id=last, limit=limit)
     found = [
@@ -73,6 +75,7 @@ def repositories(reader: Reader, cursor: str | None, limit: int) -> tuple[list[R
             "owner": row["owner"],
             "name": row["name"],
             "cloneUrl": row["clone_url"],
+            "workspacePath": None if root is None else str(Layout(root).repository(row["id"])),
             "defaultBranch": row["default_branch"],
             "status": row["state"],
             "homeWorker": row["home_worker"],
@@ -114,6 +117,8 @@ def task(reader: Reader, task_id: str) -> Row:
         for each in reader.many(Q.follow_ups, task_id=task_id)
     ]
     said = reader.one(Q.last_words, task_id=task_id)
+    latest = reader.one(Q.latest_task, session_id=row["session_id"]) or {"id": task_id}
+    last_turn = reader.one(Q.latest_turn, task_id=latest["id"])
     return {
         # What an operator needs when no answer could be proven in the thread.
         "finalText": None if said is None else said["body"],
@@ -125,6 +130,11 @@ def task(reader: Reader, task_id: str) -> Row:
             "number": row["number"],
             "threadId": row["thread_id"],
             "status": row["session_state"],
+            "resourceKey": row["resource_key"],
+            "lastTaskId": latest["id"],
+            "lastTurnId": last_turn and last_turn["external_id"],
+            "createdAt": iso(row["session_created_at"]),
+            "updatedAt": iso(row["session_updated_at"]),
             "version": row["session_rev"],
         },
         "turns": [_turn(task_id, each) for each in reader.many(Q.turns, task_id=task_id)],

@@ -49,9 +49,13 @@ WHERE s.repository_id = :repository_id AND s.kind = :kind AND s.number = :number
 ORDER BY t.created_at DESC, t.id DESC LIMIT :limit;
 
 -- name: task :one
-SELECT t.*, r.repo_key, s.thread_id, s.kind, s.number, s.state AS session_state, s.rev AS session_rev, i.body AS instruction
+SELECT t.*, r.repo_key, s.thread_id, s.kind, s.number, s.state AS session_state, s.rev AS session_rev,
+  s.created_at AS session_created_at, s.updated_at AS session_updated_at, i.body AS instruction
 FROM gitea_task t JOIN gitea_repository r ON r.id = t.repository_id JOIN gitea_session s ON s.id = t.session_id
 LEFT JOIN gitea_instruction i ON i.task_id = t.id WHERE t.id = :id;
+
+-- name: latest_task :one
+SELECT id FROM gitea_task WHERE session_id = :session_id ORDER BY created_at DESC, id DESC LIMIT 1;
 
 -- name: latest_turn :one
 SELECT r.id, r.external_id FROM gitea_turn t JOIN run r ON r.id = t.run_id

@@ -41,6 +41,7 @@ SLICES = (
 
 # A command line holds the lock for moments only; a daemon that starts meanwhile waits for it, and the other way round.
 LOCK_WAIT_S = 3.0
+_ACCEPTED = 202
 _OFF_THREADS = 16
 _LOCAL_THREADS = 2
 # One app-server takes 85 to 170 MiB, the commands of its agent more; the rest of the machine keeps a gigabyte.
@@ -156,7 +157,8 @@ def webhook_door(webhook: Webhook, wake: Callable[[], None], max_bytes: int) -> 
 
     async def handle(delivery: rest.Delivery) -> rest.Reply:
         answer = await webhook(delivery.headers, delivery.body, delivery.source)
-        if answer.task_id is not None:
+        # Accepted: a task that may be claimable, an order, or something to be read.
+        if answer.status == _ACCEPTED:
             wake()
         return rest.Reply(answer.status, answer.body, answer.headers or {})
 
@@ -169,7 +171,8 @@ def webhook_door(webhook: Webhook, wake: Callable[[], None], max_bytes: int) -> 
 
 def site(config: Config, port: LedgerPort, wake: Callable[[], None]) -> Site:
     """Returns what the commands of the doors work on."""
-    return Site(port, wake, gitea_settings(config) if configuration.has_forge(config) else None)
+    settings = gitea_settings(config) if configuration.has_forge(config) else None
+    return Site(port, wake, settings, config.workspace.root)
 
 
 @contextlib.asynccontextmanager

@@ -14,7 +14,7 @@ from stationmaster.gitea import actions, client, codes, marker, parts, store, wi
 from stationmaster.gitea.client import explain
 from stationmaster.gitea.gear import Gear
 from stationmaster.gitea.machine import COMMENT, TASK
-from stationmaster.gitea.model import LEASE_KIND, Comment, Task
+from stationmaster.gitea.model import LEASE_KIND, Comment, Note, Task
 from stationmaster.ledger.tx import Reader, Tx
 from stationmaster.outbox.channel import Absent, Done, Found, Outcome, Refused, Seen, State, Unknown, Unreadable
 from stationmaster.outbox.tries import Try
@@ -175,7 +175,7 @@ def chosen(ids: list[int], known: int | None) -> Seen:
     return Found(first, tuple(sorted(each for each in ids if each != first)))
 
 
-async def bot_comments(gear: Gear, about: Comment | Task) -> list[wire.Comment]:
+async def bot_comments(gear: Gear, about: Comment | Task | Note) -> list[wire.Comment]:
     """Returns all that the bot said on an issue or pull request; raises unless the list is complete (GW-R-167).
 
     The forge is not asked for a part of it by time: where its clock differs from ours, a comment would seem absent that

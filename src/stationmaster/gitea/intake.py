@@ -12,10 +12,10 @@ from typing import Any, Literal
 import msgspec
 
 from stationmaster.errors import Stale
-from stationmaster.gitea import registry, store
+from stationmaster.gitea import orders, registry, store
 from stationmaster.gitea.actions import step
 from stationmaster.gitea.machine import TASK
-from stationmaster.gitea.model import Repository, Task
+from stationmaster.gitea.model import Repository, Task, Word
 from stationmaster.gitea.normalise import Normalised
 from stationmaster.gitea.settings import GiteaSettings, allows
 from stationmaster.gitea.store import Q
@@ -36,7 +36,15 @@ class Taken:
     how: Literal["new", "follow_up", "known"]
 
 
-def admit(tx: Tx, said: Normalised, settings: GiteaSettings) -> Taken:
+@dataclass(frozen=True, slots=True)
+class Ordered:
+    """An order to the product itself; whoever attends to orders carries it out."""
+
+    word: Word
+    how: Literal["new", "known"]
+
+
+def admit(tx: Tx, said: Normalised, settings: GiteaSettings) -> Taken | Ordered:
     """Takes in one question, once.
 
     Raises RepositoryDisabled, and Stale when a rival took the same at this very moment: try again.
@@ -44,6 +52,9 @@ def admit(tx: Tx, said: Normalised, settings: GiteaSettings) -> Taken:
     asked = tx.one(Q.trigger, **_content_key(said))
     if asked is not None:
         return Taken(store.task(tx, asked["task_id"]), "known")
+    word = orders.word_of(said.instruction)
+    if word is not None:
+        return _order(tx, said, settings, word)
     repository = registry.registered(tx, said)
     if repository.state == "disabled":
         raise RepositoryDisabled
@@ -52,6 +63,23 @@ def admit(tx: Tx, said: Normalised, settings: GiteaSettings) -> Taken:
     if waiting is not None and _may_continue(said, settings):
         return Taken(_continue(tx, said, settings, waiting), "follow_up")
     return Taken(_new_task(tx, said, settings, repository, session_id), "new")
+
+
+def _order(tx: Tx, said: Normalised, settings: GiteaSettings, word: Word) -> Taken | Ordered:
+    """Takes an order; a retry of a task that has ended is a new task, whose author is checked like any other's."""
+    if tx.one(Q.order_by_key, **_content_key(said)) is not None:
+        return Ordered(word, "known")
+    repository = registry.registered(tx, said)
+    if repository.state == "disabled" and word != "stop":
+        raise RepositoryDisabled
+    if word == "retry":
+        again = orders.to_do_again(tx, repository.id, said)
+        if again is not None:
+            session_id, _ = registry.session(tx, said, repository)
+            asked = msgspec.structs.replace(said, instruction=again)
+            return Taken(_new_task(tx, asked, settings, repository, session_id), "new")
+    orders.ask(tx, said, repository, word, may=_may(said))
+    return Ordered(word, "new")
 
 
 def _content_key(said: Normalised) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from stationmaster import faults
+from stationmaster.command import Cmd
 from stationmaster.errors import Denied, NotFound, StationmasterError, Unavailable
 from stationmaster.gitea import actions, acts, branch, codes, leftovers, pulls, push, registry, store, texts, wire
 from stationmaster.gitea.gear import Gear, Hold
@@ -54,7 +55,12 @@ async def identify(gear: Gear, task: Task) -> wire.Repository:
     The forge's number decides, not the name: another repository may have taken that over, and nothing may be read or
     written there for this task. Raises NotFound `git_repo_missing` when the repository is gone.
     """
-    known = await gear.port.read(store.repository, task.repository_id)
+    return await identified(gear, task.repository_id, actions.command("repo.moved", task, f"task:{task.id}"))
+
+
+async def identified(gear: Gear, repository_id: str, moved: Cmd) -> wire.Repository:
+    """Returns a repository as the forge has it; `moved` is the command that stores a new name of it."""
+    known = await gear.port.read(store.repository, repository_id)
     try:
         seen = await gear.at(known.id, gear.forge.get_repository)
         if seen.id == known.native_id:
@@ -65,8 +71,7 @@ async def identify(gear: Gear, task: Task) -> wire.Repository:
             true = await gear.forge.get_repository_by_id(known.native_id)
         except NotFound as error:
             raise NotFound(error.message, code=codes.GIT_REPO_MISSING, hint="Check that the bot may see it.") from error
-    cmd = actions.command("repo.moved", task, f"task:{task.id}")
-    await gear.port.do(cmd, registry.moved, known.id, true.owner.name, true.name)
+    await gear.port.do(moved, registry.moved, known.id, true.owner.name, true.name)
     return true
 
 
@@ -79,22 +84,26 @@ async def check_author(gear: Gear, task: Task) -> None:
     The forge is asked; only where it refuses the bot that answer does the signed event decide, which is audited.
     """
     asker = await gear.port.read(actions.asked_by, task)
+    await check_asker(gear, task.repository_id, asker, actions.command("author.check", task, f"task:{task.id}"))
+
+
+async def check_asker(gear: Gear, repository_id: str, asker: Asker, checked: Cmd) -> None:
+    """Returns when somebody may ask in a repository; `checked` is the command that stores what decided instead."""
     settings = gear.settings
     if settings.allow == "list":
         if asker.login.lower() not in {login.lower() for login in settings.allow_list}:
             raise _not_allowed(asker)
         return
     try:
-        may = await gear.at(task.repository_id, lambda repo: gear.forge.permission(repo, asker.login))
+        may = await gear.at(repository_id, lambda repo: gear.forge.permission(repo, asker.login))
     except NotFound:
         # Nobody of that name, unless it is the repository that is gone.
-        await gear.at(task.repository_id, gear.forge.get_repository)
+        await gear.at(repository_id, gear.forge.get_repository)
         raise _not_allowed(asker) from None
     except Denied as error:
         if error.code != codes.FORGE_DENIED:
             raise
-        cmd = actions.command("author.check", task, f"task:{task.id}")
-        await gear.port.do(cmd, _from_payload, asker)
+        await gear.port.do(checked, _from_payload, asker)
         if asker.may is None:
             raise Denied(
                 f"The forge does not tell the bot what {asker.login} may do.",

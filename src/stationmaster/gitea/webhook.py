@@ -185,6 +185,8 @@ def _accept(tx: Tx, said: Normalised, known: _Known) -> _Answer:
             if known.settings.disabled_repo_policy == "ignore"
             else _Answer("rejected", 409, {"error": code}, code)
         )
+    if isinstance(taken, intake.Ordered):
+        return _ordered(tx, said, taken)
     task = taken.task
     if taken.how == "known":
         # GW-R-022: another hook or a replay brought the same comment under another id.
@@ -195,6 +197,15 @@ def _accept(tx: Tx, said: Normalised, known: _Known) -> _Answer:
     tx.event("webhook.accept", refs=about, author=said.comment.author_login)
     body = {"deliveryId": said.delivery_id, "taskId": task.id, "state": "queued"}
     return _Answer("accepted", 202, body, None, task.id)
+
+
+def _ordered(tx: Tx, said: Normalised, taken: intake.Ordered) -> _Answer:
+    body = {"deliveryId": said.delivery_id, "order": taken.word}
+    if taken.how == "known":
+        tx.event("webhook.duplicate", reason="content")
+        return _Answer("duplicate", 200, {**body, "status": "duplicate"}, codes.DUPLICATE_DELIVERY)
+    tx.event("webhook.accept", refs={"comment": str(said.comment.id)}, author=said.comment.author_login)
+    return _Answer("accepted", 202, {**body, "state": "asked"}, None)
 
 
 def _store(tx: Tx, said: Normalised | Ignored | Rejected, known: _Known, answer: _Answer) -> Reply:

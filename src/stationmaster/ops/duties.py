@@ -15,6 +15,7 @@ from stationmaster.agents.codex_app.probe import probe
 from stationmaster.clock import SystemClock
 from stationmaster.errors import Stale, StationmasterError
 from stationmaster.gitea.gear import Gear
+from stationmaster.gitea.orders import Orders
 from stationmaster.gitea.receipts import Relay
 from stationmaster.gitea.recovery import Recovery
 from stationmaster.gitea.retention import Retention
@@ -29,6 +30,7 @@ _SCHEDULER_REST_S = 1.0
 _UNBLOCK_REST_S = 2.0
 _RECOVERY_REST_S = 3.0
 _RELAY_REST_S = 2.0
+_ORDERS_REST_S = 2.0
 _BOT_REST_S = 60.0
 _RETENTION_REST_S = 3600.0
 _WALLS_REST_S = 60.0
@@ -55,12 +57,15 @@ class Duties:
         self._scheduling = Loop("scheduler", lambda: self._scheduler.tick(self._clock.now()), rest_s=_SCHEDULER_REST_S)
         self._unblocker = Unblocker(gear)
         self._unblocking = Loop("unblock", lambda: self._unblocker.tick(self._clock.now()), rest_s=_UNBLOCK_REST_S)
+        self._orders = Orders(gear)
+        self._ordering = Loop("orders", lambda: self._orders.tick(self._clock.now()), rest_s=_ORDERS_REST_S)
         recovery_rest_s = min(_RECOVERY_REST_S, gear.settings.ttl_s / 2)
         seen_rest_s = min(_MOST_SEEN_REST_S, dead_after_s / 4)
         self._recovering = Loop("recovery", lambda: self._recovery.tick(self._clock.now()), rest_s=recovery_rest_s)
         self._retention = Retention(gear.port, delivery_days=gear.settings.delivery_days)
         self._others = (
             Loop("retention", lambda: self._retention.tick(self._clock.now()), rest_s=_RETENTION_REST_S),
+            self._ordering,
             Loop("relay", lambda: self._relay.tick(self._clock.now()), rest_s=_RELAY_REST_S),
             Loop("worker", self._say_alive, rest_s=seen_rest_s),
             Loop("bot", self._ask_who_we_are, rest_s=_BOT_REST_S),
@@ -76,6 +81,7 @@ class Duties:
         """Says that something may be claimable, or that an operator wants something of a run or a worktree."""
         self._scheduling.wake()
         self._unblocking.wake()
+        self._ordering.wake()
 
     async def run(self, stop: asyncio.Event) -> None:
         """Works until `stop` is set, then ends what is under way."""

@@ -27,6 +27,8 @@ from stationmaster.inbox import actions as inbox
 from stationmaster.jobs import actions as jobs
 from stationmaster.ledger.ledger import Ledger, PostgresSettings, Slice
 from stationmaster.ops import config as configuration
+from stationmaster.ops import upkeep
+from stationmaster.ops.backup import create, proof, restore
 from stationmaster.ops.home import Home, locked
 from stationmaster.ops.settings import Config
 from stationmaster.workspaces.git import Git
@@ -52,7 +54,13 @@ _CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 
 def open_ledger(config: Config, home: Home, clock: Clock) -> Ledger:
-    """Opens the ledger that the configuration names."""
+    """Opens the ledger that the configuration names; refuses one that a restore has only begun."""
+    restore.unfinished(home)
+    return reopened(config, home, clock)
+
+
+def reopened(config: Config, home: Home, clock: Clock) -> Ledger:
+    """Opens the ledger at the end of a restore."""
     if config.database.url is None:
         return Ledger.open(home.database, SLICES, clock=clock)
     return Ledger.open(PostgresSettings(config.database.url.reveal()), SLICES, clock=clock)
@@ -169,10 +177,21 @@ def webhook_door(webhook: Webhook, wake: Callable[[], None], max_bytes: int) -> 
     return rest.Webhook(handle, too_large, max_bytes)
 
 
-def site(config: Config, port: LedgerPort, wake: Callable[[], None]) -> Site:
+def site(config: Config, home: Home, port: LedgerPort, wake: Callable[[], None]) -> Site:
     """Returns what the commands of the doors work on."""
     settings = gitea_settings(config) if configuration.has_forge(config) else None
-    return Site(port, wake, settings, config.workspace.root)
+    backup = upkeep.backup(config, home, SLICES, port)
+    return Site(port, wake, settings, config.workspace.root, backup=backup)
+
+
+def backup_source(config: Config, home: Home, clock: Clock) -> create.Source:
+    """Returns what a restore fills."""
+    return upkeep.source(config, home, SLICES, clock)
+
+
+def judge(config: Config, home: Home) -> proof.Judge:
+    """Returns what a proof of a backup needs."""
+    return upkeep.judge(config, home, SLICES)
 
 
 @contextlib.asynccontextmanager
@@ -182,7 +201,7 @@ async def local_app(config: Config, home: Home) -> AsyncIterator[ASGIApp]:
         ledger = open_ledger(config, home, SystemClock())
         port = Dispatch(ledger, threads=_LOCAL_THREADS)
         try:
-            yield rest.app(site(config, port, lambda: None), COMMANDS, webhook=None, ready=lambda: True)
+            yield rest.app(site(config, home, port, lambda: None), COMMANDS, webhook=None, ready=lambda: True)
         finally:
             port.close()
             ledger.close()

@@ -73,6 +73,10 @@ ON CONFLICT (instance_id) DO UPDATE SET error_code = excluded.error_code;
 UPDATE gitea_listing SET round_at = :at, found = :found, taken = :taken, failed = :failed, error_code = NULL
 WHERE instance_id = :instance_id;
 
+-- name: gap_closed :run
+UPDATE gitea_listing SET gap_repo = :repo_key, gap_since = :since, gap_until = :until, gap_taken = :taken
+WHERE instance_id = :instance_id;
+
 -- name: listing :one
 SELECT forge_at, round_at, found, taken, failed, error_code FROM gitea_listing WHERE instance_id = :instance_id;
 
@@ -80,7 +84,10 @@ SELECT forge_at, round_at, found, taken, failed, error_code FROM gitea_listing W
 
 -- name: known :one
 -- Whatever wording it had when it was asked. Comments and remarks on code are numbered together at the forge.
-SELECT task_id, follow_up FROM gitea_trigger
+SELECT 1 AS known FROM gitea_trigger
 WHERE instance_id = :instance_id AND native_id = :native_id
-  AND (origin = :origin OR (:origin IN ('comment', 'code_comment') AND origin IN ('comment', 'code_comment')))
-ORDER BY version LIMIT 1;
+  AND origin IN (:origin, CASE :origin WHEN 'comment' THEN 'code_comment' WHEN 'code_comment' THEN 'comment' ELSE :origin END)
+UNION ALL SELECT 1 FROM gitea_order
+WHERE instance_id = :instance_id AND native_id = :native_id
+  AND origin IN (:origin, CASE :origin WHEN 'comment' THEN 'code_comment' WHEN 'code_comment' THEN 'comment' ELSE :origin END)
+LIMIT 1;

@@ -272,7 +272,8 @@ CREATE TABLE gitea_cursor (
   PRIMARY KEY (instance_id, native_id, kind)
 );
 
--- When a forge last said which repositories the bot sees, by its own clock, and when it was last read through; hot.
+-- When a forge last said which repositories the bot sees, by its own clock, when it was last read through, and the
+-- last gap that was closed; hot.
 CREATE TABLE gitea_listing (
   instance_id TEXT PRIMARY KEY,
   forge_at INT64,
@@ -280,7 +281,11 @@ CREATE TABLE gitea_listing (
   found INT64 NOT NULL,
   taken INT64 NOT NULL,
   failed INT64 NOT NULL,
-  error_code TEXT
+  error_code TEXT,
+  gap_repo TEXT,
+  gap_since INT64,
+  gap_until INT64,
+  gap_taken INT64
 );
 
 -- What a comment of one word asks of the product itself: stop, retry, status, help. Its content key is its own, for an

@@ -14,6 +14,16 @@ Allow = Literal["read", "write", "admin", "list"]
 
 
 @dataclass(frozen=True, slots=True)
+class CatchupSettings:
+    """How the forge is read for what no delivery brought."""
+
+    every_s: float = 600.0
+    overlap_s: float = 60.0
+    first_look_back_s: float = 3600.0
+    settle_s: float = 10.0
+
+
+@dataclass(frozen=True, slots=True)
 class GiteaSettings:
     """One forge: where it is, who the bot is there, and the limits; durations are seconds."""
 
@@ -36,6 +46,7 @@ class GiteaSettings:
     turn_timeout_s: float = 3600.0
     forge_timeout_s: float = 30.0
     delivery_days: float = 30.0
+    catchup: CatchupSettings = CatchupSettings()
 
 
 @dataclass(frozen=True, slots=True)

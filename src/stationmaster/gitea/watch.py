@@ -96,6 +96,11 @@ def round_done(hot: HotTx, instance_id: str, *, found: int, taken: int, failed: 
     hot.run(Q.round_done, instance_id=instance_id, at=hot.now, found=found, taken=taken, failed=failed)
 
 
+def gap_closed(hot: HotTx, instance_id: str, repo_key: str, *, since: int, until: int, taken: int) -> None:
+    """Notes the last gap of a forge that was closed."""
+    hot.run(Q.gap_closed, instance_id=instance_id, repo_key=repo_key, since=since, until=until, taken=taken)
+
+
 def in_all(reader: Reader, instance_id: str) -> dict[str, Any]:
     """Returns how many repositories are watched and how many of them could not be read."""
     return reader.one(Q.watched_in_all, instance_id=instance_id) or {}

@@ -134,6 +134,7 @@ class Review(msgspec.Struct, frozen=True):
     submitted_at: str | None = None
     updated_at: str | None = None
     dismissed: bool = False
+    comments_count: int | None = None
     html_url: str = ""
 
 

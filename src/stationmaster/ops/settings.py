@@ -58,6 +58,16 @@ class Verify:
 
 
 @dataclass(frozen=True, slots=True)
+class Catchup:
+    """`[gitea.catchup]`: how the forge is read for what no webhook brought."""
+
+    every_s: Annotated[float, Between(5.0, _DAY)]
+    overlap_s: Annotated[float, Between(1.0, _DAY)]
+    first_look_back_s: Annotated[float, Between(0.0, _YEAR)]
+    settle_s: Annotated[float, Between(0.0, 3600.0)]
+
+
+@dataclass(frozen=True, slots=True)
 class Gitea:
     """`[gitea]`: the one Gitea instance and who may ask there."""
 
@@ -77,6 +87,7 @@ class Gitea:
     retry: Retry
     abort: Abort
     verify: Verify
+    catchup: Catchup
 
 
 @dataclass(frozen=True, slots=True)

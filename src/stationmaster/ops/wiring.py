@@ -21,7 +21,7 @@ from stationmaster.errors import Bug, Invalid
 from stationmaster.gitea import store as gitea
 from stationmaster.gitea.client import Forge
 from stationmaster.gitea.gear import Gear
-from stationmaster.gitea.settings import GiteaSettings, Station
+from stationmaster.gitea.settings import CatchupSettings, GiteaSettings, Station
 from stationmaster.gitea.webhook import Webhook
 from stationmaster.inbox import actions as inbox
 from stationmaster.jobs import actions as jobs
@@ -105,6 +105,12 @@ def gitea_settings(config: Config) -> GiteaSettings:
         forge_timeout_s=given.timeout_s,
         turn_timeout_s=config.codex.turn_timeout_s,
         delivery_days=config.retention.delivery_days,
+        catchup=CatchupSettings(
+            every_s=given.catchup.every_s,
+            overlap_s=given.catchup.overlap_s,
+            first_look_back_s=given.catchup.first_look_back_s,
+            settle_s=given.catchup.settle_s,
+        ),
     )
 
 

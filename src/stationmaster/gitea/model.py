@@ -213,6 +213,7 @@ class Order(msgspec.Struct, frozen=True):
     author: str
     author_id: int
     sender_may: str | None
+    asked_at: int
     error_code: str | None
     created_at: int
     updated_at: int

@@ -74,15 +74,11 @@ def ask(tx: Tx, said: Normalised, repository: Repository, word: Word, *, may: st
         author=said.comment.author_login,
         author_id=said.comment.author_id,
         sender_may=may,
+        asked_at=said.comment.updated_at,
         created_at=tx.now,
         updated_at=tx.now,
     )
     tx.event("order.ask", word=word, author=said.comment.author_login)
-
-
-def is_known(reader: Reader, instance_id: str, origin: str, native_id: int) -> bool:
-    """Tells whether a text was an order in any of its wordings; for whoever reads the forge."""
-    return bool(reader.many(Q.orders_of_text, instance_id=instance_id, origin=origin, native_id=native_id))
 
 
 def to_do_again(reader: Reader, repository_id: str, said: Normalised) -> str | None:
@@ -150,7 +146,7 @@ def settle(tx: Tx, order_id: str, settings: GiteaSettings) -> Carried:
 def _stop(tx: Tx, order: Order, session: Session | None, settings: GiteaSettings) -> Carried:
     """Stops every task of the conversation that was asked for before the order."""
     before = [] if session is None else store.open_tasks(tx, session.id)
-    before = [task for task in before if task.created_at <= order.created_at]
+    before = [task for task in before if store.asked_before(tx, task, order.asked_at, order.created_at)]
     fresh = [task for task in before if store.stop(tx, task.id) is None and task.state != "aborting"]
     for task in fresh[:_MOST_TASKS]:
         stopping.stop(tx, task.id, codes.STOPPED_BY_COMMENT, settings, order_id=order.id)

@@ -275,6 +275,17 @@ def asked_at(reader: Reader, task_id: str) -> int | None:
     return max((at for at in (row["first"], row["last"]) if at is not None), default=None)
 
 
+def asked_before(reader: Reader, task: Task, forge_at: int, ledger_at: int) -> bool:
+    """Tells whether a task was asked for before something else was said at the forge.
+
+    The forge's clock decides, for deliveries overtake one another; within its second, who was here first.
+    """
+    at = asked_at(reader, task.id)
+    if at is None or at == forge_at:
+        return task.created_at <= ledger_at
+    return at < forge_at
+
+
 def stop(reader: Reader, task_id: str) -> Stop | None:
     """Returns why a task is to stop, or None when it is not."""
     row = reader.one(Q.stop, task_id=task_id)

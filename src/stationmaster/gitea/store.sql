@@ -256,7 +256,7 @@ SELECT state FROM gitea_task WHERE id = :id FOR UPDATE;
 
 -- name: order :one
 SELECT id, state, rev, instance_id, origin, native_id, version, word, delivery_id, repository_id, resource_key, kind, number,
-  author, author_id, sender_may, error_code, created_at, updated_at FROM gitea_order WHERE id = :id;
+  author, author_id, sender_may, asked_at, error_code, created_at, updated_at FROM gitea_order WHERE id = :id;
 
 -- name: order_by_key :one
 SELECT id, state, word FROM gitea_order
@@ -264,12 +264,9 @@ WHERE instance_id = :instance_id AND native_id = :native_id AND version >= :vers
   AND origin IN (:origin, CASE :origin WHEN 'comment' THEN 'code_comment' WHEN 'code_comment' THEN 'comment' ELSE :origin END)
 ORDER BY version LIMIT 1;
 
--- name: orders_of_text :many
-SELECT id FROM gitea_order WHERE instance_id = :instance_id AND origin = :origin AND native_id = :native_id LIMIT 1;
-
 -- name: open_orders :many
 SELECT o.id, o.state, o.rev, o.instance_id, o.origin, o.native_id, o.version, o.word, o.delivery_id, o.repository_id,
-  o.resource_key, o.kind, o.number, o.author, o.author_id, o.sender_may, o.error_code, o.created_at, o.updated_at
+  o.resource_key, o.kind, o.number, o.author, o.author_id, o.sender_may, o.asked_at, o.error_code, o.created_at, o.updated_at
 FROM gitea_order o WHERE o.state IN ('asked', 'standing') AND o.instance_id = :instance_id
 ORDER BY o.created_at, o.id LIMIT :limit;
 

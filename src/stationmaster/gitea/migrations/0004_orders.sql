@@ -23,6 +23,7 @@ CREATE TABLE gitea_order (
   author TEXT NOT NULL,
   author_id INT64 NOT NULL,
   sender_may TEXT,
+  asked_at INT64 NOT NULL,
   error_code TEXT,
   created_at INT64 NOT NULL,
   updated_at INT64 NOT NULL,

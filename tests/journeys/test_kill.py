@@ -27,8 +27,8 @@ SILENT = (
     rule("please mumble", _WORK, "I changed it, and I keep that to myself."),
 )
 
-# What only an operator's request passes through; tests/journeys/test_operators.py kills it there.
-_OPERATORS = {"operate.accepted", "unblock.looked"}
+# What only an operator's request passes through; tests/journeys/test_operators.py and tests/ops/backup kill it there.
+_OPERATORS = {"backup.before_rename", "operate.accepted", "unblock.looked"}
 _LATER = {
     "prepare.fetch.intended",
     "prepare.fetch.done",

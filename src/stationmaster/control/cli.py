@@ -24,6 +24,7 @@ OpenDoor = Callable[[], AbstractContextManager[Door]]
 
 _GROUPS = {
     "operator": "Keys for people and programs that use the HTTP API.",
+    "retention": "How long payloads are kept.",
     "repo": "Repositories that Stationmaster knows.",
     "task": "Tasks: one for every mention that was accepted.",
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from stationmaster.control import audit, change, keys, look, timeline
+from stationmaster.control import audit, change, keys, look, timeline, upkeep
 from stationmaster.control.commands import Command
 
 COMMANDS: tuple[Command[Any, Any], ...] = (
@@ -24,4 +24,6 @@ COMMANDS: tuple[Command[Any, Any], ...] = (
     keys.add,
     keys.every,
     keys.revoke,
+    upkeep.backup,
+    upkeep.retention,
 )

@@ -50,7 +50,8 @@ class Door:
             if command.method == "GET":
                 answer = await self._client.get(path, params=given)
             else:
-                answer = await self._client.post(path, json=given)
+                within = None if command.slow else _TIMEOUT_S
+                answer = await self._client.post(path, json=given, timeout=within)
         except httpx.HTTPError as error:
             raise Unavailable(
                 f"The daemon did not answer: {error or type(error).__name__}.",

@@ -105,7 +105,7 @@ class _House:
     async def run(self, web: socket.socket, control: socket.socket, ready: Callable[[], None]) -> None:
         """Serves and works until `stop` is set; the servers answer until the last run is over."""
         over = asyncio.Event()
-        site = wiring.site(self._config, self._port, self._wake)
+        site = wiring.site(self._config, self._home, self._port, self._wake)
         app = rest.app(site, COMMANDS, self._door, lambda: not self.stop.is_set(), self._refused)
         async with asyncio.TaskGroup() as group:
             for server in (Server(app, web), Server(app, control)):

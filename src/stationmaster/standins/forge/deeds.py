@@ -179,6 +179,7 @@ class Deeds:
             )
             for path, line, text in lines:
                 self._code_comment(issue, who, text, review_id, path, line)
+            self.store.update("issue", issue["id"], updated=at)
             review = self.store.get("review", review_id)
             self.events.reviewed(repo, issue, review, who)
         self.hooks.wake()
@@ -188,6 +189,7 @@ class Deeds:
         """Writes a reply in a code-line thread: the event looks like any comment, the comment list never shows it."""
         with self.store.tx():
             comment = self._code_comment(issue, who, body, review_id, path, line)
+            self.store.update("issue", issue["id"], updated=now())
             self.events.comment("created", repo, issue, comment, who)
         self.hooks.wake()
         return comment

@@ -74,6 +74,15 @@ def create_token(call: Call) -> Response:
     })  # fmt: skip
 
 
+@routes("GET", "/user/repos", "repository", token=True)
+def list_own_repos(call: Call) -> Response:
+    """Lists what the caller owns or is given, as a collaborator or through an organisation; never what is only public."""
+    store, who = call.api.store, call.who
+    rows = [row for row in store.many("SELECT * FROM repo ORDER BY id") if access.is_member(store, row, who)]
+    page, headers = paged(call.request, rows)
+    return as_json(200, [call.api.views.repository(row, access.mode(store, row, who)) for row in page], headers)
+
+
 @routes("GET", REPO, "repository")
 def get_repo(call: Call) -> Response:
     """Returns a repository with the caller's permissions."""

@@ -76,7 +76,7 @@ def create_token(call: Call) -> Response:
 
 @routes("GET", "/user/repos", "repository", token=True)
 def list_own_repos(call: Call) -> Response:
-    """Lists what the caller owns or is given, as a collaborator or through an organisation; never what is only public."""
+    """Lists what the caller owns or is given, directly or through an organisation; never what is only public."""
     store, who = call.api.store, call.who
     rows = [row for row in store.many("SELECT * FROM repo ORDER BY id") if access.is_member(store, row, who)]
     page, headers = paged(call.request, rows)

@@ -125,6 +125,8 @@ class Rig:
                 "retry": {"delay_s": 0.2},
                 "abort": {"timeout_s": 5.0},
                 "verify": {"settle_s": 2.0},
+                # What is read brings no rights with it, and this bot may not ask for them: deliveries go first.
+                "catchup": {"settle_s": 300.0},
                 **gitea,
             },
             "git": {"lock_wait_s": 1.0},

@@ -87,6 +87,11 @@ def later(hot: HotTx, looks: list[Look], error_code: str) -> None:
         hot.run(Q.look_later, id=look.id, due_at=hot.now + delay_s * MICROS, error_code=error_code)
 
 
+def old(reader: Reader, before: int) -> bool:
+    """Tells whether wishes were done before a time."""
+    return reader.one(Q.old_look, before=before) is not None
+
+
 def prune(tx: Tx, *, before: int, limit: int = 90) -> int:
     """Forgets wishes that were done before a time; returns how many."""
     return tx.run(Q.prune_looks, before=before, limit=limit)

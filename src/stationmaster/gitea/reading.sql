@@ -21,6 +21,9 @@ UPDATE gitea_look SET done_at = :at, attempts = attempts + 1, error_code = :erro
 UPDATE gitea_look SET due_at = :due_at, attempts = attempts + 1, error_code = :error_code
 WHERE id = :id AND done_at IS NULL;
 
+-- name: old_look :one
+SELECT id FROM gitea_look WHERE done_at IS NOT NULL AND done_at < :before LIMIT 1;
+
 -- name: prune_looks :run
 DELETE FROM gitea_look WHERE id IN (
   SELECT id FROM gitea_look WHERE done_at IS NOT NULL AND done_at < :before ORDER BY done_at LIMIT :limit

@@ -14,6 +14,7 @@ import structlog
 from stationmaster.agents.codex_app.probe import probe
 from stationmaster.clock import SystemClock
 from stationmaster.errors import Stale, StationmasterError
+from stationmaster.gitea.catchup import Catchup
 from stationmaster.gitea.gear import Gear
 from stationmaster.gitea.orders import Orders
 from stationmaster.gitea.receipts import Relay
@@ -31,6 +32,7 @@ _UNBLOCK_REST_S = 2.0
 _RECOVERY_REST_S = 3.0
 _RELAY_REST_S = 2.0
 _ORDERS_REST_S = 2.0
+_CATCHUP_REST_S = 2.0
 _BOT_REST_S = 60.0
 _RETENTION_REST_S = 3600.0
 _WALLS_REST_S = 60.0
@@ -44,7 +46,7 @@ _log = structlog.get_logger(__name__)
 class Duties:
     """The loops of one worker; made inside the event loop that runs them."""
 
-    def __init__(self, gear: Gear, webhook: Webhook, home: Home, *, dead_after_s: float) -> None:
+    def __init__(self, gear: Gear, webhook: Webhook, home: Home, *, dead_after_s: float, retention: Retention) -> None:
         self._gear = gear
         self._webhook = webhook
         self._home = home
@@ -62,8 +64,11 @@ class Duties:
         recovery_rest_s = min(_RECOVERY_REST_S, gear.settings.ttl_s / 2)
         seen_rest_s = min(_MOST_SEEN_REST_S, dead_after_s / 4)
         self._recovering = Loop("recovery", lambda: self._recovery.tick(self._clock.now()), rest_s=recovery_rest_s)
-        self._retention = Retention(gear.port, delivery_days=gear.settings.delivery_days)
+        self._retention = retention
+        self._catchup = Catchup(gear, wake=self.wake)
+        self._reading = Loop("catchup", lambda: self._catchup.tick(self._clock.now()), rest_s=_CATCHUP_REST_S)
         self._others = (
+            self._reading,
             Loop("retention", lambda: self._retention.tick(self._clock.now()), rest_s=_RETENTION_REST_S),
             self._ordering,
             Loop("relay", lambda: self._relay.tick(self._clock.now()), rest_s=_RELAY_REST_S),
@@ -82,6 +87,7 @@ class Duties:
         self._scheduling.wake()
         self._unblocking.wake()
         self._ordering.wake()
+        self._reading.wake()
 
     async def run(self, stop: asyncio.Event) -> None:
         """Works until `stop` is set, then ends what is under way."""
@@ -109,6 +115,7 @@ class Duties:
 
     async def _close(self, tasks: list[asyncio.Task[None]]) -> None:
         try:
+            self._catchup.close()
             async with asyncio.timeout(_CLOSE_S):
                 await self._scheduler.close()
                 await asyncio.wait(tasks)

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from stationmaster.command import Cmd
-from stationmaster.gitea import actions, codes, conclude, operate, order_texts, orders, receipts, store, webhook
+from stationmaster.gitea import actions, codes, conclude, operate, order_texts, order_words, receipts, store, webhook
 from stationmaster.gitea.gear import Hold
 from stationmaster.gitea.model import Order, Task
 from stationmaster.gitea.orders import Orders
@@ -66,7 +66,7 @@ def duty(world: World) -> Orders:
     ],
 )
 def test_only_the_word_alone_is_an_order(words: str, meant: str | None) -> None:
-    assert orders.word_of(words) == meant
+    assert order_words.word_of(words) == meant
 
 
 async def test_help_is_told_where_no_task_ever_was_and_once(world: World, duty: Orders) -> None:

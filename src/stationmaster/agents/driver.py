@@ -48,6 +48,7 @@ class AgentRun(Protocol):
     """One live agent process that serves one run."""
 
     capability_downgrades: list[str]
+    steered: list[str]
 
     async def start_thread(self) -> str:
         """Begins a conversation and returns its id."""
@@ -63,6 +64,10 @@ class AgentRun(Protocol):
 
     def events(self) -> AsyncIterator[AgentEvent]:
         """Yields what happens until the process is gone."""
+        ...
+
+    async def steer(self, thread_id: str, turn_id: str, text: str, *, key: str) -> None:
+        """Says something into a running turn; its `key` stands in `steered` once the agent was given it."""
         ...
 
     async def interrupt(self, thread_id: str, turn_id: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stationmaster.gitea import codes, stopping, store
+from stationmaster.gitea import codes, steering, stopping, store
 from stationmaster.gitea.model import Task
 from stationmaster.gitea.settings import GiteaSettings
 from stationmaster.ledger.tx import Reader, Tx
@@ -36,7 +36,7 @@ def close(tx: Tx, closed: Close, settings: GiteaSettings) -> list[Task]:
     session = None if repository is None else store.session_of(tx, repository.id, closed.kind, closed.number)
     if session is None:
         return []
-    wanted = [task for task in store.open_tasks(tx, session.id) if _ends(tx, task, closed)]
+    wanted = [task for task in steering.open_tasks(tx, session.id, settings) if _ends(tx, task, closed)]
     stopped = [stopping.stop(tx, task.id, codes.RESOURCE_CLOSED, settings) for task in wanted[:_MOST_TASKS]]
     if stopped:
         ids = tuple(task.id for task in stopped)

@@ -11,10 +11,11 @@ from typing import Any, Literal
 
 import msgspec
 
+from stationmaster import ids
 from stationmaster.errors import Stale
-from stationmaster.gitea import orders, registry, store
+from stationmaster.gitea import actions, order_words, registry, store
 from stationmaster.gitea.actions import step
-from stationmaster.gitea.machine import TASK
+from stationmaster.gitea.machine import STEER, TASK
 from stationmaster.gitea.model import Repository, Task, Word
 from stationmaster.gitea.normalise import Normalised
 from stationmaster.gitea.settings import GiteaSettings, allows
@@ -52,7 +53,7 @@ def admit(tx: Tx, said: Normalised, settings: GiteaSettings) -> Taken | Ordered:
     asked = tx.one(Q.trigger, **_content_key(said))
     if asked is not None:
         return Taken(store.task(tx, asked["task_id"]), "known")
-    word = orders.word_of(said.instruction)
+    word = order_words.word_of(said.instruction)
     if word is not None:
         return _order(tx, said, settings, word)
     repository = registry.registered(tx, said)
@@ -62,6 +63,11 @@ def admit(tx: Tx, said: Normalised, settings: GiteaSettings) -> Taken | Ordered:
     waiting = None if fresh else store.waiting_task(tx, session_id)
     if waiting is not None and _may_continue(said, settings):
         return Taken(_continue(tx, said, settings, waiting), "follow_up")
+    # In official mode nobody knows when the agent posted its answer, so nothing is said into a turn there.
+    may_steer = settings.steering and settings.reply_mode == "scoped" and not fresh
+    running = _running_alone(tx, session_id) if may_steer else None
+    if running is not None and _may_continue(said, settings):
+        return Taken(_hand_in(tx, said, running), "follow_up")
     return Taken(_new_task(tx, said, settings, repository, session_id), "new")
 
 
@@ -73,12 +79,12 @@ def _order(tx: Tx, said: Normalised, settings: GiteaSettings, word: Word) -> Tak
     if repository.state == "disabled" and word != "stop":
         raise RepositoryDisabled
     if word == "retry":
-        again = orders.to_do_again(tx, repository.id, said)
+        again = order_words.to_do_again(tx, repository.id, said)
         if again is not None:
             session_id, _ = registry.session(tx, said, repository)
             asked = msgspec.structs.replace(said, instruction=again)
             return Taken(_new_task(tx, asked, settings, repository, session_id), "new")
-    orders.ask(tx, said, repository, word, may=_may(said))
+    order_words.ask(tx, said, repository, word, may=may(said))
     return Ordered(word, "new")
 
 
@@ -91,7 +97,8 @@ def _content_key(said: Normalised) -> dict[str, Any]:
     }
 
 
-def _may(said: Normalised) -> str | None:
+def may(said: Normalised) -> str | None:
+    """Returns what the signed event says of the sender's rights; None when it says nothing."""
     allowed = said.permissions
     if allowed is None:
         return None
@@ -106,11 +113,17 @@ def _may_continue(said: Normalised, settings: GiteaSettings) -> bool:
     """
     if settings.allow == "list":
         return said.comment.author_login.lower() in {login.lower() for login in settings.allow_list}
-    may = _may(said)
-    return may is None or allows(settings.allow, may)
+    right = may(said)
+    return right is None or allows(settings.allow, right)
 
 
 def _new_task(tx: Tx, said: Normalised, settings: GiteaSettings, repository: Repository, session_id: str) -> Task:
+    task = _born(tx, said, repository, session_id)
+    _trigger(tx, said, task.id, None)
+    return step(tx, task, "enqueue", settings)
+
+
+def _born(tx: Tx, said: Normalised, repository: Repository, session_id: str) -> Task:
     task = Task(
         id=said.task_id,
         state="received",
@@ -123,7 +136,7 @@ def _new_task(tx: Tx, said: Normalised, settings: GiteaSettings, repository: Rep
         comment_id=said.comment.id,
         author=said.comment.author_login,
         author_id=said.comment.author_id,
-        sender_may=_may(said),
+        sender_may=may(said),
         base_ref=said.refs.base if said.refs else None,
         head_ref=said.refs.head if said.refs else None,
         attempt=0,
@@ -139,12 +152,17 @@ def _new_task(tx: Tx, said: Normalised, settings: GiteaSettings, repository: Rep
     cols = {name: value for name, value in msgspec.structs.asdict(task).items() if name not in _BY_KERNEL}
     tx.born(TASK, task.id, "receive", **cols)
     tx.run(Q.add_instruction, task_id=task.id, body=said.instruction, asked_at=said.comment.updated_at)
-    _trigger(tx, said, task.id, None)
-    return step(tx, task, "enqueue", settings)
+    return task
 
 
 def _continue(tx: Tx, said: Normalised, settings: GiteaSettings, task: Task) -> Task:
     """Continues a waiting task with a new comment; its budgets start again (GW-R-060, GW-R-110)."""
+    number = _follow_up(tx, said, task)
+    _trigger(tx, said, task.id, number)
+    return step(tx, task, "follow_up", settings, attempt=0, reply_attempt=0, error_code=None, retry_purpose=None)
+
+
+def _follow_up(tx: Tx, said: Normalised, task: Task) -> int:
     number = len(store.follow_ups(tx, task.id)) + 1
     tx.run(
         Q.add_follow_up,
@@ -154,16 +172,53 @@ def _continue(tx: Tx, said: Normalised, settings: GiteaSettings, task: Task) -> 
         comment_id=said.comment.id,
         author=said.comment.author_login,
         author_id=said.comment.author_id,
-        sender_may=_may(said),
+        sender_may=may(said),
         body=said.instruction,
         at=tx.now,
         asked_at=said.comment.updated_at,
     )
-    _trigger(tx, said, task.id, number)
     tx.event(
         "task.follow_up", refs={"task": task.id}, number=number, attempt=task.attempt, reply_attempt=task.reply_attempt
     )
-    return step(tx, task, "follow_up", settings, attempt=0, reply_attempt=0, error_code=None, retry_purpose=None)
+    return number
+
+
+def _running_alone(tx: Tx, session_id: str) -> Task | None:
+    """Returns the running task of a conversation into whose turn something may be said still.
+
+    Not while others wait behind it, which were asked earlier, nor once its answer is written.
+    """
+    under_way = store.open_tasks(tx, session_id, 2)
+    if len(under_way) != 1 or under_way[0].state != "running":
+        return None
+    # Whoever ends the turn settles what was handed in; they wait for one another.
+    task = store.lock_task(tx, under_way[0].id)
+    turns = store.turns(tx, task.id)
+    answered = not turns or actions.turn_end_row(tx, task.id, turns[-1].run_id) is not None
+    return None if task.state != "running" or answered else task
+
+
+def _hand_in(tx: Tx, said: Normalised, task: Task) -> Task:
+    """Keeps a comment that is to be said into a running turn; until the agent was given it, it is only kept."""
+    handed = ids.new("steer")
+    body = msgspec.json.encode(said).decode()
+    tx.born(STEER, handed, "hand_in", task_id=task.id, said=body, created_at=tx.now, updated_at=tx.now)
+    _trigger(tx, said, task.id, None)
+    tx.event("steer.hand_in", refs={"task": task.id}, steer=handed)
+    return task
+
+
+def own_task(tx: Tx, said: Normalised, task: Task, settings: GiteaSettings) -> Task:
+    """Makes a task of its own of what was to be said into the turn of `task` and was not."""
+    repository = store.repository(tx, task.repository_id)
+    made = _born(tx, said, repository, task.session_id)
+    tx.run(Q.retarget_trigger, **_content_key(said), task_id=made.id, follow_up=None)
+    return step(tx, made, "enqueue", settings)
+
+
+def taken_in(tx: Tx, said: Normalised, task: Task) -> None:
+    """Makes a follow-up of what the agent was given in the turn of `task`: a next try asks it again (GW-R-060)."""
+    tx.run(Q.retarget_trigger, **_content_key(said), task_id=task.id, follow_up=_follow_up(tx, said, task))
 
 
 def _trigger(tx: Tx, said: Normalised, task_id: str, follow_up: int | None) -> None:

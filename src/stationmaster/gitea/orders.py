@@ -15,12 +15,22 @@ import structlog
 from stationmaster.clock import MICROS
 from stationmaster.command import Cmd
 from stationmaster.errors import Denied, StationmasterError
-from stationmaster.gitea import actions, codes, notes, order_texts, prepare, receipts, stopping, store
+from stationmaster.gitea import (
+    actions,
+    codes,
+    notes,
+    order_texts,
+    order_words,
+    prepare,
+    receipts,
+    steering,
+    stopping,
+    store,
+)
 from stationmaster.gitea.client import explain
 from stationmaster.gitea.gear import Gear
 from stationmaster.gitea.machine import NOTE, ORDER, TASK
-from stationmaster.gitea.model import Asker, Order, Repository, Session, Task, Word
-from stationmaster.gitea.normalise import Normalised
+from stationmaster.gitea.model import Asker, Order, Session, Task
 from stationmaster.gitea.notes import NoteChannel
 from stationmaster.gitea.order_texts import Status
 from stationmaster.gitea.settings import GiteaSettings
@@ -28,16 +38,6 @@ from stationmaster.gitea.store import Q
 from stationmaster.ledger.tx import Reader, Tx
 from stationmaster.outbox.attempt import attempt
 
-_WORDS: dict[str, Word] = {
-    "stop": "stop",
-    "停止": "stop",
-    "retry": "retry",
-    "重试": "retry",
-    "status": "status",
-    "状态": "status",
-    "help": "help",
-    "帮助": "help",
-}
 # A command changes at most 200 rows; a stopped task takes up to eight.
 _MOST_TASKS = 20
 _GIVE_UP = 86_400 * MICROS
@@ -45,55 +45,6 @@ _FIRST_PAUSE = 5 * MICROS
 _LONGEST_PAUSE = 600 * MICROS
 
 _log = structlog.get_logger("stationmaster.gitea")
-
-
-# --- taking an order: bodies of whoever takes the comment in --------------------------------------------------------
-
-
-def word_of(instruction: str) -> Word | None:
-    """Returns the order that an instruction is; anything longer than the word is an ordinary instruction."""
-    return _WORDS.get(instruction.strip().casefold())
-
-
-def ask(tx: Tx, said: Normalised, repository: Repository, word: Word, *, may: str | None) -> None:
-    """Stores an order; the content key of its comment is the order's."""
-    tx.born(
-        ORDER,
-        f"{said.instance_id}:order:{said.origin}:{said.comment.id}:{said.version}",
-        "ask",
-        instance_id=said.instance_id,
-        origin=said.origin,
-        native_id=said.comment.id,
-        version=said.version,
-        word=word,
-        delivery_id=said.delivery_id,
-        repository_id=repository.id,
-        resource_key=said.resource_key,
-        kind=said.resource.kind,
-        number=said.resource.number,
-        author=said.comment.author_login,
-        author_id=said.comment.author_id,
-        sender_may=may,
-        asked_at=said.comment.updated_at,
-        created_at=tx.now,
-        updated_at=tx.now,
-    )
-    tx.event("order.ask", word=word, author=said.comment.author_login)
-
-
-def to_do_again(reader: Reader, repository_id: str, said: Normalised) -> str | None:
-    """Returns the words of the newest task of an issue or pull request when it has ended; None when there are none.
-
-    Tasks whose author was refused do not count: with a retry nobody lends a stranger's words their own rights.
-    """
-    session = store.session_of(reader, repository_id, said.resource.kind, said.resource.number)
-    task = None if session is None else store.latest_allowed(reader, session.id)
-    return None if task is None or task.state not in TASK.terminal else _words(reader, task) or None
-
-
-def _words(reader: Reader, task: Task) -> str:
-    said = [store.instruction(reader, task.id), *(each.body for each in store.follow_ups(reader, task.id))]
-    return "\n\n".join(words for words in said if words.strip())
 
 
 # --- carrying it out: one command's body each -----------------------------------------------------------------------
@@ -145,7 +96,7 @@ def settle(tx: Tx, order_id: str, settings: GiteaSettings) -> Carried:
 
 def _stop(tx: Tx, order: Order, session: Session | None, settings: GiteaSettings) -> Carried:
     """Stops every task of the conversation that was asked for before the order."""
-    before = [] if session is None else store.open_tasks(tx, session.id)
+    before = [] if session is None else steering.open_tasks(tx, session.id, settings)
     before = [task for task in before if store.asked_before(tx, task, order.asked_at, order.created_at)]
     fresh = [task for task in before if store.stop(tx, task.id) is None and task.state != "aborting"]
     for task in fresh[:_MOST_TASKS]:
@@ -195,7 +146,7 @@ def _why_not(reader: Reader, session: Session | None) -> str:
     task = None if session is None else store.latest_allowed(reader, session.id)
     if task is None:
         return "none"
-    return "busy" if task.state not in TASK.terminal or _words(reader, task) else "gone"
+    return "busy" if task.state not in TASK.terminal or order_words.words(reader, task) else "gone"
 
 
 def _status(reader: Reader, session: Session | None) -> Status | None:

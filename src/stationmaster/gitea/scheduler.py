@@ -13,7 +13,7 @@ import structlog
 
 from stationmaster.command import Cmd
 from stationmaster.errors import StationmasterError
-from stationmaster.gitea import actions, operate, store, turn
+from stationmaster.gitea import actions, operate, steering, store, turn
 from stationmaster.gitea.gear import Gear
 from stationmaster.gitea.model import Task
 from stationmaster.gitea.run import Signals
@@ -105,6 +105,11 @@ class Scheduler:
         for task_id in await self._gear.port.read(operate.open_aborts):
             if task_id in self._runs:
                 self._runs[task_id][1].abort.set()
+        if not self._gear.settings.steering:
+            return
+        for task_id in await self._gear.port.read(steering.wanted):
+            if task_id in self._runs:
+                self._runs[task_id][1].steer.set()
 
     def _due(self, reader: Reader, limit: int) -> list[str]:
         return store.due_repositories(reader, self._gear.station.worker_id, limit)

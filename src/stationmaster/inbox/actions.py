@@ -39,3 +39,9 @@ def find(reader: Reader, source: str, event_id: str) -> Taken | None:
 def prune(tx: Tx, *, before: int, limit: int = 200) -> int:
     """Forgets events received before a time; returns how many."""
     return tx.run(_Q.prune, before=before, limit=limit)
+
+
+def old(reader: Reader, *, before: int) -> int:
+    """Returns how many events were received before a time."""
+    row = reader.one(_Q.old, before=before)
+    return 0 if row is None else int(row["n"])

@@ -11,3 +11,6 @@ ON CONFLICT (source, event_id) DO NOTHING;
 DELETE FROM inbox WHERE (source, event_id) IN (
   SELECT source, event_id FROM inbox WHERE received_at < :before ORDER BY received_at LIMIT :limit
 );
+
+-- name: old :one
+SELECT count(*) AS n FROM inbox WHERE received_at < :before;

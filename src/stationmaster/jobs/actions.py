@@ -68,3 +68,14 @@ def last_event(reader: Reader, run_id: str) -> int:
     """Returns the highest sequence number kept (`eventSeq` of GW-R-040)."""
     row = reader.one(Q.last_event, run_id=run_id)
     return 0 if row is None else int(row["seq"])
+
+
+def kept_events(reader: Reader, run_id: str) -> int:
+    """Returns how many events of a run are kept."""
+    row = reader.one(Q.count_events, run_id=run_id)
+    return 0 if row is None else int(row["n"])
+
+
+def drop_events(tx: Tx, run_id: str, *, limit: int) -> int:
+    """Lets go of the first events of a run that is over; returns how many."""
+    return tx.run(Q.drop_events, run_id=run_id, limit=limit)

@@ -19,3 +19,11 @@ SELECT seq, at, kind, body FROM run_event WHERE run_id = :run_id AND seq > :afte
 
 -- name: last_event :one
 SELECT coalesce(max(seq), 0) AS seq FROM run_event WHERE run_id = :run_id;
+
+-- name: count_events :one
+SELECT count(*) AS n FROM run_event WHERE run_id = :run_id;
+
+-- name: drop_events :run
+DELETE FROM run_event WHERE run_id = :run_id AND seq IN (
+  SELECT seq FROM run_event WHERE run_id = :run_id ORDER BY seq LIMIT :limit
+);

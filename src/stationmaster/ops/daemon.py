@@ -98,7 +98,8 @@ class _House:
         gear = wiring.gear(config, self._home, self._port, station)
         await stack.enter_async_context(gear.forge)
         webhook = Webhook(self._port, gear.settings)
-        self._duties = Duties(gear, webhook, self._home, dead_after_s=config.worker.dead_after_s)
+        retention = wiring.retention(config, self._home, self._port)
+        self._duties = Duties(gear, webhook, self._home, dead_after_s=config.worker.dead_after_s, retention=retention)
         self._door = wiring.webhook_door(webhook, self._duties.wake, config.web.webhook_max_bytes)
         _log.info("forge.configured", forge=gear.settings.base_url, bot=gear.settings.bot_login, runs=station.max_runs)
 

@@ -25,6 +25,7 @@ class Between:
 
 
 Seconds = Annotated[float, Between(0.001, _DAY)]
+Days = Annotated[float, Between(1.0, 36500.0)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,14 @@ class Catchup:
 
 
 @dataclass(frozen=True, slots=True)
+class Mcp:
+    """`[gitea.mcp]`: the bridge of official mode."""
+
+    command: str
+    handshake_timeout_s: Seconds
+
+
+@dataclass(frozen=True, slots=True)
 class Gitea:
     """`[gitea]`: the one Gitea instance and who may ask there."""
 
@@ -77,7 +86,7 @@ class Gitea:
     webhook_secret_ref: Secret | None
     bot_login: str
     disabled_repo_policy: Literal["reject", "ignore"]
-    reply_mode: Literal["scoped"]
+    reply_mode: Literal["scoped", "official"]
     push: Literal["off", "branch", "pull_request"]
     allow: Literal["write", "read", "admin", "list"]
     allow_list: tuple[str, ...]
@@ -87,6 +96,7 @@ class Gitea:
     retry: Retry
     abort: Abort
     verify: Verify
+    mcp: Mcp
     catchup: Catchup
 
 
@@ -158,7 +168,11 @@ class Web:
 class Retention:
     """`[retention]`."""
 
-    delivery_days: Annotated[float, Between(1.0, 36500.0)]
+    delivery_days: Days
+    event_days: Days
+    payload_days: Days
+    file_days: Days
+    thread_days: Days
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from stationmaster.errors import Bug, Invalid
 from stationmaster.gitea import store as gitea
 from stationmaster.gitea.client import Forge
 from stationmaster.gitea.gear import Gear
+from stationmaster.gitea.retention import Keep, Retention, made
 from stationmaster.gitea.settings import CatchupSettings, GiteaSettings, Station
 from stationmaster.gitea.webhook import Webhook
 from stationmaster.inbox import actions as inbox
@@ -93,6 +94,7 @@ def gitea_settings(config: Config) -> GiteaSettings:
         webhook_secrets=(given.webhook_secret_ref,),
         bot_login=given.bot_login,
         disabled_repo_policy=given.disabled_repo_policy,
+        reply_mode=given.reply_mode,
         push=given.push,
         allow=given.allow,
         allow_list=given.allow_list,
@@ -103,6 +105,8 @@ def gitea_settings(config: Config) -> GiteaSettings:
         abort_timeout_s=given.abort.timeout_s,
         settle_s=given.verify.settle_s,
         forge_timeout_s=given.timeout_s,
+        mcp_command=given.mcp.command,
+        mcp_handshake_timeout_s=given.mcp.handshake_timeout_s,
         turn_timeout_s=config.codex.turn_timeout_s,
         delivery_days=config.retention.delivery_days,
         catchup=CatchupSettings(
@@ -187,7 +191,18 @@ def site(config: Config, home: Home, port: LedgerPort, wake: Callable[[], None])
     """Returns what the commands of the doors work on."""
     settings = gitea_settings(config) if configuration.has_forge(config) else None
     backup = upkeep.backup(config, home, SLICES, port)
-    return Site(port, wake, settings, config.workspace.root, backup=backup)
+
+    async def retain(dry_run: bool) -> dict[str, int]:
+        return await retention(config, home, port).everything(dry_run=dry_run)
+
+    return Site(port, wake, settings, config.workspace.root, backup=backup, retain=retain)
+
+
+def retention(config: Config, home: Home, port: LedgerPort) -> Retention:
+    """Builds the duty that lets old payloads go."""
+    days = config.retention
+    keep = Keep(days.delivery_days, days.event_days, days.payload_days, days.file_days, days.thread_days)
+    return made(port, keep, runs=home.runs, codex_homes=config.codex.home / "repos", scratch=home.scratch)
 
 
 def backup_source(config: Config, home: Home, clock: Clock) -> create.Source:

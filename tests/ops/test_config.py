@@ -35,13 +35,13 @@ def test_without_a_file_the_defaults_are_in_effect(home: Home) -> None:
 
 
 def test_every_key_that_the_specification_names_is_there() -> None:
-    # GW-R-238; lease, retry, abort and verify stand under gitea, the app-server's keys under codex.
+    # GW-R-238; lease, retry, abort, verify and mcp stand under gitea, the app-server's keys under codex.
     named = (
         "gitea.base_url gitea.host_ref gitea.token_ref gitea.webhook_secret_ref gitea.bot_login"
         " gitea.disabled_repo_policy workspace.root gitea.lease.ttl_s gitea.lease.heartbeat_s gitea.lease.max_loss_s"
         " gitea.retry.delay_s gitea.abort.timeout_s gitea.verify.settle_s git.timeout_s codex.command"
         " codex.request_timeout_s codex.model codex.reasoning_effort codex.developer_instructions"
-        " retention.delivery_days"
+        " retention.delivery_days gitea.mcp.command gitea.mcp.handshake_timeout_s"
     )
     defaults = tomllib.loads(config.default_text())
     for key in named.split():
@@ -73,7 +73,18 @@ WRONG = [
     ("[gitea.lease]\nttl_s = 59.9", "gitea.lease.ttl_s must be at least twice gitea.lease.heartbeat_s (30.0)."),
     ("[gitea.lease]\nttl_s = 121", "gitea.lease.ttl_s must be at most gitea.lease.max_loss_s (120.0)."),
     ("[gitea]\ndisabled_repo_policy = 'drop'", 'gitea.disabled_repo_policy must be one of "reject", "ignore".'),
-    ("[gitea]\nreply_mode = 'official'", 'gitea.reply_mode must be one of "scoped".'),
+    ("[gitea]\nreply_mode = 'mcp'", 'gitea.reply_mode must be one of "scoped", "official".'),
+    ("[gitea]\nreply_mode = 'official'\n[gitea.mcp]\ncommand = ''", "gitea.mcp.command must be a name or an absolute"),
+    ("[gitea]\nreply_mode = 'official'\n[gitea.mcp]\ncommand = 'bin/x'", "gitea.mcp.command must be a name or an"),
+    ("[gitea.mcp]\nhandshake_timeout_s = 0", "gitea.mcp.handshake_timeout_s must be between 0.001 and 86400."),
+    (
+        "[gitea]\nreply_mode = 'official'\n[codex]\nsandbox = 'danger-full-access'",
+        'codex.sandbox must be "workspace-write" when gitea.reply_mode = "official"',
+    ),
+    (
+        "[gitea]\nreply_mode = 'official'\n[codex.config.mcp_servers.gitea]\ncommand = 'x'",
+        "codex.config.mcp_servers.gitea must be left out",
+    ),
     ("[gitea]\nallow = 'all'", 'gitea.allow must be one of "write", "read", "admin", "list".'),
     ("[gitea]\nallow = 'list'", 'gitea.allow_list must name somebody when gitea.allow = "list".'),
     ("[gitea]\nallow_list = 'ann'", "gitea.allow_list must be a list."),

@@ -202,7 +202,8 @@ def _hand_in(tx: Tx, said: Normalised, task: Task) -> Task:
     """Keeps a comment that is to be said into a running turn; until the agent was given it, it is only kept."""
     handed = ids.new("steer")
     body = msgspec.json.encode(said).decode()
-    tx.born(STEER, handed, "hand_in", task_id=task.id, said=body, created_at=tx.now, updated_at=tx.now)
+    tx.born(STEER, handed, "hand_in", task_id=task.id, task_after=None, created_at=tx.now, updated_at=tx.now)
+    tx.run(Q.keep_said, steer_id=handed, said=body)
     _trigger(tx, said, task.id, None)
     tx.event("steer.hand_in", refs={"task": task.id}, steer=handed)
     return task

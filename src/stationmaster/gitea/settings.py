@@ -10,6 +10,7 @@ from stationmaster.gitea.codes import Language
 from stationmaster.redact import Secret
 
 Push = Literal["off", "branch", "pull_request"]
+ReplyMode = Literal["scoped", "official"]
 Allow = Literal["read", "write", "admin", "list"]
 
 
@@ -34,10 +35,13 @@ class GiteaSettings:
     bot_login: str
     instance_id: str = "default"
     disabled_repo_policy: Literal["reject", "ignore"] = "reject"
+    reply_mode: ReplyMode = "scoped"
     push: Push = "pull_request"
     allow: Allow = "write"
     allow_list: tuple[str, ...] = ()
     language: Language = "zh"
+    steering: bool = False
+    live_receipt: bool = False
     ttl_s: float = 90.0
     heartbeat_s: float = 30.0
     retry_delay_s: float = 30.0
@@ -46,6 +50,8 @@ class GiteaSettings:
     turn_timeout_s: float = 3600.0
     forge_timeout_s: float = 30.0
     delivery_days: float = 30.0
+    mcp_command: str = "gitea-mcp"
+    mcp_handshake_timeout_s: float = 10.0
     catchup: CatchupSettings = CatchupSettings()
 
 

@@ -42,6 +42,7 @@ def release(tx: Tx, task: Task, settings: GiteaSettings) -> None:
             continue
         made = intake.own_task(tx, said(steer), task, settings)
         tx.move(STEER, steer.id, "queue", rev=steer.rev, task_after=made.id, updated_at=tx.now)
+        tx.run(Q.drop_said, steer_id=steer.id)
         tx.event("steer.queue", refs={"task": (task.id, made.id)}, steer=steer.id, was=steer.state)
 
 
@@ -167,4 +168,5 @@ def _taken(tx: Tx, steer_id: str, run_id: str) -> None:
 def _take(tx: Tx, steer: Steer, task: Task) -> None:
     intake.taken_in(tx, said(steer), task)
     tx.move(STEER, steer.id, "take", rev=steer.rev, updated_at=tx.now)
+    tx.run(Q.drop_said, steer_id=steer.id)
     tx.event("steer.take", refs={"task": task.id}, steer=steer.id)

@@ -315,11 +315,19 @@ WHERE n.state IN ('pending', 'sent') AND r.instance_id = :instance_id ORDER BY n
 -- Comments said into a running turn ---------------------------------------------------------------------------------
 
 -- name: steer :one
-SELECT id, state, rev, task_id, said, task_after, created_at, updated_at FROM gitea_steer WHERE id = :id;
+SELECT s.id, s.state, s.rev, s.task_id, coalesce(w.said, '') AS said, s.task_after, s.created_at, s.updated_at
+FROM gitea_steer s LEFT JOIN gitea_steer_said w ON w.steer_id = s.id WHERE s.id = :id;
 
 -- name: steers :many
-SELECT id, state, rev, task_id, said, task_after, created_at, updated_at FROM gitea_steer
-WHERE task_id = :task_id AND state IN ('waiting', 'sent') ORDER BY created_at, id;
+SELECT s.id, s.state, s.rev, s.task_id, coalesce(w.said, '') AS said, s.task_after, s.created_at, s.updated_at
+FROM gitea_steer s LEFT JOIN gitea_steer_said w ON w.steer_id = s.id
+WHERE s.task_id = :task_id AND s.state IN ('waiting', 'sent') ORDER BY s.created_at, s.id;
+
+-- name: keep_said :run
+INSERT INTO gitea_steer_said (steer_id, said) VALUES (:steer_id, :said);
+
+-- name: drop_said :run
+DELETE FROM gitea_steer_said WHERE steer_id = :steer_id;
 
 -- name: steered_tasks :many
 SELECT DISTINCT task_id FROM gitea_steer WHERE state IN ('waiting', 'sent');

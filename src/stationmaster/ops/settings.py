@@ -91,6 +91,8 @@ class Gitea:
     allow: Literal["write", "read", "admin", "list"]
     allow_list: tuple[str, ...]
     language: Literal["zh", "en"]
+    steering: bool
+    live_receipt: bool
     timeout_s: Seconds
     lease: Lease
     retry: Retry

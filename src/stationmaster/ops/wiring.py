@@ -99,6 +99,8 @@ def gitea_settings(config: Config) -> GiteaSettings:
         allow=given.allow,
         allow_list=given.allow_list,
         language=given.language,
+        steering=given.steering,
+        live_receipt=given.live_receipt,
         ttl_s=given.lease.ttl_s,
         heartbeat_s=given.lease.heartbeat_s,
         retry_delay_s=given.retry.delay_s,

@@ -67,12 +67,17 @@ CREATE TABLE gitea_steer (
   verb TEXT NOT NULL,
   command INT64 NOT NULL REFERENCES command (seq),
   task_id TEXT NOT NULL REFERENCES gitea_task (id),
-  said TEXT NOT NULL,
   task_after TEXT REFERENCES gitea_task (id),
   created_at INT64 NOT NULL,
   updated_at INT64 NOT NULL
 );
 CREATE INDEX gitea_steer_open ON gitea_steer (task_id, created_at, id) WHERE state IN ('waiting', 'sent');
+
+-- What is to be said: the whole comment, kept until it is settled.
+CREATE TABLE gitea_steer_said (
+  steer_id TEXT PRIMARY KEY REFERENCES gitea_steer (id),
+  said TEXT NOT NULL
+);
 
 -- What a start receipt says now, where receipts are kept up to date (gitea.live_receipt).
 CREATE TABLE gitea_live_receipt (

@@ -280,12 +280,19 @@ class _Recorder:
     async def _soon(self) -> None:
         await asyncio.sleep(_CHUNK_S)
         self._later = None
-        await self._flush()
+        # What cannot be kept now is tried again with the next event, which then says so.
+        with contextlib.suppress(StationmasterError):
+            await self._flush()
 
     async def _flush(self) -> None:
         chunk, self._waiting = self._waiting, []
-        if chunk:
+        if not chunk:
+            return
+        try:
             await self._port.hot(_keep, self._run_id, chunk)
+        except StationmasterError:
+            self._waiting = [*chunk, *self._waiting]
+            raise
 
 
 def _keep(hot: HotTx, run_id: str, chunk: list[tuple[int, str, str]]) -> None:

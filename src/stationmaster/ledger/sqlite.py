@@ -12,6 +12,7 @@ import logging
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from queue import Empty, LifoQueue, SimpleQueue
@@ -31,6 +32,10 @@ MOST_JOBS = 256
 READERS = 6
 BUSY_MS = 5_000
 CACHE_KIB = 32_768
+# SQLite empties its log by itself only in a moment without a reader. Past this size the writer looks for such a moment.
+LOG_BYTES = 64 * 1024**2
+_LOG_WAIT_MS = 100
+_LOG_PAUSE_S = 1.0
 _STATEMENTS = 512
 
 _log = logging.getLogger(__name__)
@@ -114,6 +119,8 @@ class SqliteEngine:
         self._waiting: SimpleQueue[Job | None] = SimpleQueue()
         self._gate = threading.Lock()
         self._closed = False
+        self._log_file = path.with_name(f"{path.name}-wal")
+        self._log_again = 0.0
         self._readers: LifoQueue[SqliteSession | None] = LifoQueue()
         for _ in range(READERS):
             self._readers.put(None)
@@ -173,8 +180,23 @@ class SqliteEngine:
             group, last = self._take()
             if group:
                 self._group(group)
+                self._bound_log()
             if last:
                 return
+
+    def _bound_log(self) -> None:
+        """Empties a log that has grown too long, unless a reader still needs it: then a little later."""
+        now = time.monotonic()
+        if now < self._log_again or not self._log_file.exists() or self._log_file.stat().st_size < LOG_BYTES:
+            return
+        self._log_again = now + _LOG_PAUSE_S
+        try:
+            self._writer.execute(f"PRAGMA busy_timeout = {_LOG_WAIT_MS}")
+            self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        except sqlite3.Error as error:
+            _log.warning("ledger log not emptied: %s", error)
+        finally:
+            self._writer.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
 
     def _take(self) -> tuple[list[Job], bool]:
         group: list[Job] = []

@@ -205,11 +205,11 @@ def _move(out: Writer, name: str, file: Path) -> None:
 
 
 def _kept(path: Path) -> bool:
-    return len(path.parts) != 2 or path.parts[1] not in _SCRATCH  # noqa: PLR2004 - <run>/<name>
+    return len(path.parts) != 2 or path.parts[1] not in _SCRATCH  # noqa: PLR2004 - a run, and a name in it
 
 
 def _conversation(path: Path) -> bool:
-    return len(path.parts) < 2 or path.parts[1] in _CONVERSATIONS  # noqa: PLR2004 - <repository>/<name>
+    return len(path.parts) < 2 or path.parts[1] in _CONVERSATIONS  # noqa: PLR2004 - a repository, and a name in it
 
 
 def _worker(home: Home) -> str:

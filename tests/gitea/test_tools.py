@@ -13,7 +13,7 @@ from stationmaster.gitea import operate, prepare
 from stationmaster.gitea.gear import Hold
 from stationmaster.gitea.model import TurnKind
 from stationmaster.gitea.prepare import Workplace
-from stationmaster.gitea.tools import SPECS, TOOL_SET, Tools
+from stationmaster.gitea.tools import SPECS, Tools, specs, tool_set
 from tests.gitea.life import mention
 from tests.gitea.world import REPO, World
 
@@ -189,7 +189,10 @@ async def test_a_mark_in_the_agents_words_proves_nothing(at: Bench) -> None:
 
 def test_the_tool_set_is_named_by_what_the_tools_are() -> None:
     assert [tool.name for tool in SPECS] == ["issue_read", "reply", "ask", "publish"]
-    assert TOOL_SET.startswith("scoped-")
+    assert tool_set("scoped").startswith("scoped-")
+    # GW-R-160: there the agent reads and posts through gitea-mcp
+    assert [tool.name for tool in specs("official")] == ["publish"]
+    assert tool_set("official").startswith("official-")
     assert all(tool.input_schema["additionalProperties"] is False for tool in SPECS)
 
 

@@ -14,7 +14,9 @@ from tests.rules.tree import PACKAGE, ROOT, TESTS, TOOLS, calls, name_of, nodes,
 
 # Git speaks to the forge's own hook through its environment, and the hook to the person who pushes by printing.
 HOOK = PACKAGE / "standins" / "forge" / "pre_receive.py"
-ENVIRONMENT = {PACKAGE / "ops" / "config.py", HOOK}
+# gitea-mcp is told by its environment where the forge is, and so is what stands in for it.
+BRIDGE = PACKAGE / "standins" / "gitea_mcp" / "__main__.py"
+ENVIRONMENT = {PACKAGE / "ops" / "config.py", HOOK, BRIDGE}
 # The command line speaks to a person, a stand-in says where it listens; everything else reports through the log.
 SPEAKS = {
     HOOK,

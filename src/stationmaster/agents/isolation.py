@@ -19,7 +19,7 @@ _PACKAGE_MARKER = "codex-package.json"
 
 @dataclass(frozen=True, slots=True)
 class Rooms:
-    """The folders of one run; every one exists before the agent starts."""
+    """The folders of one run, and single programs besides; every one exists before the agent starts."""
 
     binary: Path
     worktree: Path
@@ -27,6 +27,7 @@ class Rooms:
     provider_home: Path
     temp: Path
     mounts: tuple[Path, ...] = ()
+    programs: tuple[Path, ...] = ()
 
 
 def package_folder(binary: Path) -> Path:
@@ -44,7 +45,7 @@ def box(rooms: Rooms) -> bubblewrap.Box:
     git = rooms.worktree / ".git"
     return bubblewrap.Box(
         cwd=rooms.worktree,
-        read_only=(package_folder(rooms.binary), *rooms.mounts, rooms.bare),
+        read_only=(package_folder(rooms.binary), *rooms.mounts, *rooms.programs, rooms.bare),
         read_write=(rooms.worktree, rooms.provider_home, rooms.temp),
         read_only_over=(git,) if git.exists() else (),
         network=True,

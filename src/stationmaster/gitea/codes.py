@@ -141,6 +141,7 @@ CAPABILITY_DOWNGRADE: Final = _code("capability_downgrade", "the agent lacks a c
 MCP_COMMAND_MISSING: Final = _code("mcp_command_missing", "gitea-mcp is not installed", "未安装 gitea-mcp")
 MCP_SPAWN_FAILED: Final = _code("mcp_spawn_failed", "gitea-mcp ended at its start", "gitea-mcp 启动后立即退出")
 MCP_HANDSHAKE_FAILED: Final = _code("mcp_handshake_failed", "gitea-mcp did not shake hands", "gitea-mcp 握手失败")
+MCP_CALL_FAILED: Final = _code("mcp_call_failed", "a call of gitea-mcp failed", "gitea-mcp 调用失败")
 
 # Reply (section 12).
 MCP_REPLY_MISSING: Final = _code("mcp_reply_missing", "the answer did not appear", "回复未出现", retryable=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from stationmaster.gitea import actions, codes, operate, stopping, store
+from stationmaster.gitea import actions, codes, operate, steering, stopping, store
 from stationmaster.gitea.machine import REPOSITORY
 from stationmaster.gitea.model import Comment, Task, TurnKind
 from stationmaster.gitea.run import Ended
@@ -23,13 +23,17 @@ Body = Callable[..., Task]
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """A run that is over: `left` tells that it left changes behind, `unsaved` why these could not be saved."""
+    """A run that is over: `left` tells that it left changes behind, `unsaved` why these could not be saved.
+
+    `answered` tells that the forge shows an answer of it that the agent posted by itself (official mode).
+    """
 
     run_id: str
     kind: TurnKind
     ended: Ended
     left: bool
     unsaved: str | None
+    answered: bool = False
 
 
 _ENDS: dict[str, End] = {"completed": "complete", "interrupted": "interrupt", "aborted": "interrupt"}
@@ -52,7 +56,11 @@ def halted(tx: Tx, task_id: str, lease: Lease, settings: GiteaSettings) -> Task 
     """Ends a claimed task that is to stop before its run is made; None when it may go on."""
     leases.held(tx, lease)
     task = stopping.before_a_run(tx, task_id, settings)
-    return None if task is None else stopped(tx, task, lease, settings, confirmed=True)
+    if task is None:
+        return None
+    moved = stopped(tx, task, lease, settings, confirmed=True)
+    steering.release(tx, moved, settings)
+    return moved
 
 
 def not_ready(tx: Tx, task_id: str, lease: Lease, settings: GiteaSettings, code: str) -> Task:
@@ -62,15 +70,24 @@ def not_ready(tx: Tx, task_id: str, lease: Lease, settings: GiteaSettings, code:
 
 def verify(tx: Tx, task_id: str, lease: Lease, settings: GiteaSettings, code: str) -> Task:
     """Goes on to verification although the reply retry could not run (GW-R-172)."""
-    task = store.task(tx, task_id)
+    task = store.lock_task(tx, task_id)
     tx.event("reply.retry_failed", refs=actions.refs(task), code=code)
     if task.state == "aborting":
-        return stopped(tx, task, lease, settings, confirmed=True)
-    return actions.advance(tx, task_id, "verify", lease, settings, error_code=code)
+        moved = stopped(tx, task, lease, settings, confirmed=True)
+    else:
+        moved = actions.advance(tx, task_id, "verify", lease, settings, error_code=code)
+    steering.release(tx, moved, settings)
+    return moved
 
 
 def turn(tx: Tx, task_id: str, lease: Lease, settings: GiteaSettings, ran: Ran) -> Task:
-    """Ends a turn and moves its task to where it goes (GW-R-150)."""
+    """Ends a turn, moves its task to where it goes, and settles what was to be said into the turn (GW-R-150)."""
+    moved = _turn(tx, task_id, lease, settings, ran)
+    steering.release(tx, moved, settings)
+    return moved
+
+
+def _turn(tx: Tx, task_id: str, lease: Lease, settings: GiteaSettings, ran: Ran) -> Task:
     leases.held(tx, lease)
     task = store.lock_task(tx, task_id)
     ended = ran.ended
@@ -100,7 +117,7 @@ def _goes(row: Comment | None, ran: Ran) -> Literal["wait", "verify", "again"]:
     # work twice. A reply retry did no work, so it only leads to another look (GW-R-172).
     if row is not None:
         return "wait" if row.kind == "question" else "verify"
-    if ran.kind == "reply_retry":
+    if ran.kind == "reply_retry" or ran.answered:
         return "verify"
     if ran.unsaved is not None or ran.ended.how != "completed":
         return "again"

@@ -16,7 +16,19 @@ from stationmaster import faults
 from stationmaster.agents import process
 from stationmaster.command import Cmd
 from stationmaster.errors import StationmasterError
-from stationmaster.gitea import actions, codes, conclude, prepare, publish, receipts, restored, store, turn, verify
+from stationmaster.gitea import (
+    actions,
+    codes,
+    conclude,
+    prepare,
+    publish,
+    receipts,
+    restored,
+    steering,
+    store,
+    turn,
+    verify,
+)
 from stationmaster.gitea.gear import Gear, Hold
 from stationmaster.gitea.model import LEASE_KIND, Task
 from stationmaster.gitea.settings import GiteaSettings, Station
@@ -116,15 +128,32 @@ class Recovery:
     async def _move(self, hold: Hold, run: Run | None, unsaved: str | None) -> Task | None:
         gear, task = self._gear, hold.task
         answer = None if run is None else await gear.port.read(conclude.deciding_row, task.id, run.id)
-        if task.state == "running" and answer is not None:
+        answered = False
+        if task.state == "running" and answer is None and run is not None and self._may_have_answered(run):
+            seen = await verify.look(gear, task)
+            answered = isinstance(seen, verify.Found)
+            if isinstance(seen, verify.Unknown) and self._may_wait(task.id):
+                await gear.port.do(self._cmd(task, "recovery.wait"), leases.release, hold.lease)
+                return None
+            if answered:
+                await self._publish(hold, run)
+        elif task.state == "running" and answer is not None:
             if answer.kind == "question":
                 answer = await receipts.post(gear, task.id, answer.id, hold=None)
             elif await self._cannot_tell(task) and self._may_wait(task.id):
                 await gear.port.do(self._cmd(task, "recovery.wait"), leases.release, hold.lease)
                 return None
-        return await gear.port.do(
-            self._cmd(task, "recovery.settle"), _moved, task.id, hold.lease, gear.settings, unsaved
-        )
+        cmd = self._cmd(task, "recovery.settle")
+        return await gear.port.do(cmd, _moved, task.id, hold.lease, gear.settings, unsaved, answered=answered)
+
+    def _may_have_answered(self, run: Run) -> bool:
+        # In official mode an answer leaves no row before it is there: the forge is asked (GW-R-187).
+        return self._gear.settings.reply_mode == "official" and run.external_id is not None
+
+    async def _publish(self, hold: Hold, run: Run) -> None:
+        place = await prepare.standing(self._gear, hold.task)
+        if place is not None:
+            await publish.publish(self._gear, hold, hold.task, run.id, place)
 
     async def _cannot_tell(self, task: Task) -> bool:
         seen = await verify.look(self._gear, task)
@@ -160,10 +189,21 @@ def _adopt(tx: Tx, task_id: str, station: Station, settings: GiteaSettings) -> t
     return task, lease
 
 
-def _moved(tx: Tx, task_id: str, lease: Lease, settings: GiteaSettings, unsaved: str | None) -> Task:
-    """Moves a task that nobody works on any more to where it goes on from (GW-R-184 to 187)."""
+def _moved(
+    tx: Tx, task_id: str, lease: Lease, settings: GiteaSettings, unsaved: str | None, *, answered: bool = False
+) -> Task:
+    """Moves a task that nobody works on any more to where it goes on from, with what was to be said into its turn."""
+    moved = _resumed(tx, task_id, lease, settings, unsaved, answered=answered)
+    steering.release(tx, moved, settings)
+    return moved
+
+
+def _resumed(
+    tx: Tx, task_id: str, lease: Lease, settings: GiteaSettings, unsaved: str | None, *, answered: bool
+) -> Task:
+    """GW-R-184 to GW-R-187."""
     leases.held(tx, lease)
-    task = store.task(tx, task_id)
+    task = store.lock_task(tx, task_id)
     run = _latest_run(tx, task_id)
     _close_intents(tx, task, run)
     answer = None
@@ -178,7 +218,7 @@ def _moved(tx: Tx, task_id: str, lease: Lease, settings: GiteaSettings, unsaved:
         if answer is not None and answer.kind == "question":
             return actions.leave(tx, task_id, "wait", lease, settings, error_code=None)
         # Whoever died between the claim of a reply retry and its run left no run of its own.
-        if answer is not None or task.retry_purpose == "reply":
+        if answer is not None or answered or task.retry_purpose == "reply":
             return actions.advance(tx, task_id, "verify", lease, settings)
     code = unsaved or codes.INTERRUPTED_BY_RESTART
     return actions.give_up_or_retry(tx, task_id, code, lease, settings, retryable=True)

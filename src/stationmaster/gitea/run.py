@@ -9,21 +9,32 @@ import asyncio
 import contextlib
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 from stationmaster import canonical, faults
 from stationmaster.agents.codex_app.session import CodexRun
 from stationmaster.agents.codex_app.settings import RunSpec
-from stationmaster.agents.events import AgentEvent, AgentMessage, AgentRequest, ProcessExited, TurnCompleted, record
+from stationmaster.agents.driver import ToolAnswer, ToolCall
+from stationmaster.agents.events import (
+    AgentEvent,
+    AgentMessage,
+    AgentRequest,
+    ItemCompleted,
+    ProcessExited,
+    TurnCompleted,
+    record,
+)
 from stationmaster.command import Cmd, LedgerPort
 from stationmaster.errors import Illegal, NotFound, StationmasterError
-from stationmaster.gitea import actions, codes, stopping, store, texts
+from stationmaster.gitea import actions, bridge, codes, mcp, stopping, store, texts
 from stationmaster.gitea.client import explain
 from stationmaster.gitea.gear import Gear, Hold
 from stationmaster.gitea.model import Task, TurnKind
 from stationmaster.gitea.prepare import Workplace
 from stationmaster.gitea.settings import GiteaSettings
-from stationmaster.gitea.tools import SPECS, TOOL_SET, Tools
+from stationmaster.gitea.steering import Steering
+from stationmaster.gitea.tools import Tools, specs, tool_set
 from stationmaster.jobs import actions as jobs
 from stationmaster.jobs.model import RunEvent
 from stationmaster.ledger import lease as leases
@@ -39,10 +50,11 @@ _STOP_S = 5.0
 
 @dataclass(slots=True)
 class Signals:
-    """What others want of a run: that it is aborted for good, or ended because the worker stops."""
+    """What others want of a run: that it is aborted for good, ended because the worker stops, or told something."""
 
     abort: asyncio.Event = field(default_factory=asyncio.Event)
     stop: asyncio.Event = field(default_factory=asyncio.Event)
+    steer: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +72,20 @@ class Ended:
 class Run:
     """One launch of Codex with one turn."""
 
-    def __init__(self, gear: Gear, hold: Hold, place: Workplace, run_id: str, kind: TurnKind, signals: Signals) -> None:
+    def __init__(
+        self,
+        gear: Gear,
+        hold: Hold,
+        place: Workplace,
+        run_id: str,
+        kind: TurnKind,
+        signals: Signals,
+        through: mcp.Bridge | None = None,
+    ) -> None:
+        """Takes `through`, the bridge by which the agent posts in official mode."""
         self.run_id = run_id
+        self._through = through
+        self._set = tool_set(gear.settings.reply_mode)
         self._gear = gear
         self._hold = hold
         self._place = place
@@ -69,6 +93,7 @@ class Run:
         self._task = hold.task
         self._signals = signals
         self._tools = Tools(gear, hold, place, run_id, kind)
+        self._steering = Steering(gear, hold, run_id)
         self._recorder = _Recorder(gear.port, run_id)
         self._completed: TurnCompleted | None = None
         self._waiting = False
@@ -100,17 +125,35 @@ class Run:
             bare=self._place.bare,
             codex_home=gear.codex.repository_home(self._task.repository_id),
             run_temp=temp,
-            tools=SPECS,
-            developer_instructions=texts.developer_instructions(),
+            tools=specs(gear.settings.reply_mode),
+            developer_instructions=texts.developer_instructions(mode=gear.settings.reply_mode),
             api_key=station.api_key,
             mounts=station.mounts,
             isolation=station.isolation,
             repo_instructions=station.repo_instructions,
             log=temp / "codex.log",
+            **self._servers(temp),
         )
         await self._hold.check()
         faults.point("run.before_launch")
-        return await CodexRun.launch(gear.codex, spec, on_tool=self._tools)
+        return await CodexRun.launch(gear.codex, spec, on_tool=self._on_tool)
+
+    async def _on_tool(self, call: ToolCall) -> ToolAnswer:
+        # What the agent was told before it acts comes first.
+        await self._steering.note()
+        return await self._tools(call)
+
+    def _servers(self, temp: Path) -> dict[str, Any]:
+        """Returns the part of a run that only official mode has: the bridge, for this thread alone (GW-R-141)."""
+        if self._through is None:
+            return {}
+        home = mcp.home_of(temp)
+        home.mkdir(mode=0o700, exist_ok=True)
+        return {
+            "mcp_servers": {bridge.SERVER: self._through.server(self._gear.settings, home)},
+            "trusted_servers": frozenset({bridge.SERVER}),
+            "programs": (self._through.program,),
+        }
 
     async def _talk(self, agent: CodexRun, prompt: str) -> Ended:
         thread_id, why = await self._thread(agent)
@@ -125,7 +168,7 @@ class Run:
         async def stored(turn_id: str) -> None:
             faults.point("run.turn_started")
             await self._gear.port.do(
-                self._cmd("turn.bind"), _bound, self._task.id, self.run_id, intent, turn_id, thread_id, why
+                self._cmd("turn.bind"), _bound, self._task.id, self.run_id, intent, turn_id, thread_id, self._set, why
             )
 
         try:
@@ -140,7 +183,7 @@ class Run:
         """Returns the thread to use, and why it replaces another one (GW-R-036, GW-R-146)."""
         session = await self._gear.port.read(store.session, self._task.session_id)
         why: str | None = None
-        if session.thread_id is not None and session.tool_set == TOOL_SET:
+        if session.thread_id is not None and session.tool_set == self._set:
             try:
                 await self._told("thread.resume", agent.resume_thread(session.thread_id), thread=session.thread_id)
             except NotFound:
@@ -169,6 +212,10 @@ class Run:
 
     async def _listen(self, agent: CodexRun, thread_id: str, turn_id: str) -> Ended:
         hearing = asyncio.create_task(self._hear(agent, turn_id))
+        others = [hearing]
+        if self._gear.settings.steering and self._kind == "normal":
+            bell = self._signals.steer
+            others.append(asyncio.create_task(self._steering.attend(agent, thread_id, turn_id, bell)))
         signs = {
             "aborted": asyncio.create_task(self._signals.abort.wait()),
             "lost": asyncio.create_task(self._hold.lost.wait()),
@@ -188,9 +235,10 @@ class Run:
                 return Ended("lost", codes.LEASE_LOST, confirmed=False)
             return await self._break_off(agent, thread_id, turn_id, hearing, how)  # type: ignore[arg-type]
         finally:
-            for task in (hearing, *signs.values()):
+            for task in (*others, *signs.values()):
                 task.cancel()
-            await asyncio.gather(hearing, *signs.values(), return_exceptions=True)
+            await asyncio.gather(*others, *signs.values(), return_exceptions=True)
+            await self._steering.note()
 
     async def _break_off(
         self, agent: CodexRun, thread_id: str, turn_id: str, hearing: asyncio.Task[None], how: How
@@ -215,15 +263,34 @@ class Run:
                 await self._said(event)
             elif isinstance(event, AgentRequest):
                 self._waiting = self._waiting or event.waiting
+                await self._note("agent.request", method=event.method, answer=event.action, what=event.summary)
+            elif isinstance(event, ItemCompleted) and event.detail.get("server") == bridge.SERVER:
+                await self._bridged(event)
             elif isinstance(event, TurnCompleted) and event.turn_id == turn_id:
                 self._completed = event
                 return
 
     async def _said(self, message: AgentMessage) -> None:
-        if message.delivery == "async" and message.questions:
+        if message.delivery == "async" and message.questions and self._through is not None:
+            # GW-R-151: nothing is posted for the agent here.
+            self._waiting = True
+        elif message.delivery == "async" and message.questions:
             await self._tools.ask_for(message.questions)
         elif message.text.strip():
             self._text = message.text
+
+    async def _bridged(self, call: ItemCompleted) -> None:
+        """Notes a call of the bridge, and which comment it reported: a hint, never proof (GW-R-161)."""
+        told, tool = call.detail, str(call.detail.get("tool"))
+        failed = told.get("status") == "failed"
+        said: dict[str, Any] = {"tool": tool, "accepted": not failed}
+        if self._through is not None and tool == self._through.tool.name:
+            done = bridge.created(str(told.get("result", "")), failed=failed)
+            said |= {"comment": done.comment_id, "code": done.error_code}
+        await self._note("mcp.call_observed", **said)
+
+    async def _note(self, action: str, **data: Any) -> None:
+        await self._gear.port.do(self._cmd("run.note"), _noted, self._task, self.run_id, action, data)
 
     def _end(self) -> Ended:
         done = self._completed
@@ -315,12 +382,14 @@ def begin(tx: Tx, task_id: str, lease: Lease, run_id: str, settings: GiteaSettin
     return tx.intent("turn.start", subject=run_id, refs={**actions.refs(task), "turn": run_id})
 
 
-def _bound(tx: Tx, task_id: str, run_id: str, intent: int, turn_id: str, thread_id: str, why: str | None) -> None:
+def _bound(
+    tx: Tx, task_id: str, run_id: str, intent: int, turn_id: str, thread_id: str, tools: str, why: str | None
+) -> None:
     # A thread exists only once its first turn has started, so both are stored together.
     task = store.task(tx, task_id)
     session = store.session(tx, task.session_id)
     if session.thread_id != thread_id or session.state == "closed":
-        actions.bind_thread(tx, task, thread_id, TOOL_SET, why=why)
+        actions.bind_thread(tx, task, thread_id, tools, why=why)
     actions.bind_turn(tx, task, run_id, turn_id, thread_id)
     tx.result(intent, "done", refs={**actions.refs(task), "turn": (run_id, turn_id), "thread": thread_id})
 
@@ -337,6 +406,12 @@ def _intend(tx: Tx, task: Task, action: str, data: dict[str, Any]) -> int:
 
 def _result(tx: Tx, intent: int, outcome: str, data: dict[str, Any]) -> None:
     tx.result(intent, outcome, **data)
+
+
+def _noted(tx: Tx, task: Task, run_id: str, action: str, data: dict[str, Any]) -> None:
+    comment = data.get("comment")
+    about = {} if comment is None else {"comment": str(comment)}
+    tx.event(action, refs={**actions.refs(task), "turn": run_id, **about}, **data)
 
 
 def _downgraded(tx: Tx, words: str) -> None:

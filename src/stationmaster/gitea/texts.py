@@ -8,12 +8,14 @@ cannot close (GW-R-233).
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
 from stationmaster.gitea import codes, marker
+from stationmaster.gitea.bridge import CommentTool, Create
 from stationmaster.gitea.codes import Language
 
 PREFIX: Final = "giteabot:"
@@ -185,9 +187,13 @@ publishes what you changed when you call reply.
 _OFFICIAL = """\
 Tools:
 - The gitea tools read and write on the forge. Use them for this issue or pull request only. Read it first.
+- publish publishes your changes. Call it before you post your answer when you changed files; the host does it at the \
+end otherwise.
 - Post your final answer once, as your last act, as one comment that ends with the exact marker line given with the \
-request. If you do not know whether it was posted, do not post it again: the host finds out.
-- If you cannot go on without the person's answer, post the question and end your last message with the line
+request. If you do not know whether it was posted, do not post it again: the host finds out. Then end with a last \
+message that holds the same text.
+- If you cannot go on without the person's answer, post the question without the marker line and end your last \
+message with the line
   ccweb-status: waiting_user
 
 Work:
@@ -233,11 +239,12 @@ def turn_prompt(
     interrupted: bool = False,
     notes: Sequence[str] = (),
     mode: Mode = "scoped",
+    how: str = "",
 ) -> str:
     """Writes a turn's text: what to do, the correlation, then the request in its block (GW-R-147, GW-R-148).
 
     `interrupted` is for a run after one that did not end: its work may be there already (GW-R-187). `notes` are facts
-    of the host, such as which base is used.
+    of the host, such as which base is used; `how` says by which tool the answer is posted (official mode).
     """
     what = "issue" if about.kind == "issue" else "pull request"
     lines = [f"Work on {what} #{about.number} of {word(about.repository)}. Read the {what} first."]
@@ -251,14 +258,28 @@ def turn_prompt(
     lines += [plain(note, 500) for note in notes]
     lines.append(about.line)
     if mode == "official":
-        lines.append("Marker line: " + marker.final(about.task_id, about.turn_ref, about.resource_key))
+        lines += [*_posting(about), *filter(None, [how])]
     over = len(instruction) - _LONGEST_REQUEST
     if over > 0:
         instruction = f"{instruction[:_LONGEST_REQUEST]}\n(cut by the host: {over} more characters; read the comment)"
     return "\n".join(lines) + "\n\n" + _block(f"Request of {word(about.author)}", instruction, about.turn_ref)
 
 
-def reply_retry_prompt(about: Correlation, final_text: str | None, mode: Mode = "scoped") -> str:
+def steer_prompt(author: str, instruction: str, key: str) -> str:
+    """Writes what is said into a turn that runs already: a further request of the same conversation."""
+    lead = "Somebody wrote while you work. Follow it in this turn too, before you call reply; one answer covers both."
+    return f"{lead}\n\n" + _block(f"Request of {word(author)}", instruction[:_LONGEST_REQUEST], key)
+
+
+def post_line(tool: CommentTool, about: Correlation) -> str:
+    """Writes how this gitea-mcp posts the answer of this turn: its tool and arguments, the marker line included."""
+    owner, _, repo = about.repository.partition("/")
+    mark = marker.final(about.task_id, about.turn_ref, about.resource_key)
+    call = tool.arguments(Create(word(owner), word(repo), about.number, "<your answer>", mark))
+    return f"Post it with the tool {tool.name} of gitea: {json.dumps(call, ensure_ascii=False)}"
+
+
+def reply_retry_prompt(about: Correlation, final_text: str | None, mode: Mode = "scoped", how: str = "") -> str:
     """Writes the one turn that only posts the last answer again (GW-R-170)."""
     tool = "Call reply once with" if mode == "scoped" else "Post one comment with"
     lines = [
@@ -268,11 +289,15 @@ def reply_retry_prompt(about: Correlation, final_text: str | None, mode: Mode = 
         about.line,
     ]
     if mode == "official":
-        lines.append("Marker line: " + marker.final(about.task_id, about.turn_ref, about.resource_key))
+        lines += [*_posting(about), *filter(None, [how])]
     text = "\n".join(lines)
     if not final_text:
         return text
     return text + "\n\n" + _block("Final text of your previous turn", final_text, about.turn_ref)
+
+
+def _posting(about: Correlation) -> list[str]:
+    return ["Marker line: " + marker.final(about.task_id, about.turn_ref, about.resource_key)]
 
 
 def untrusted(title: str, text: str, key: str) -> str:

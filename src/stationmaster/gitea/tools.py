@@ -1,7 +1,8 @@
-"""The tools of `scoped` mode: what the agent may ask of the worker that holds its run, and nothing else.
+"""The tools of a run: what the agent may ask of the worker that holds it, and nothing else.
 
 The first of `reply` and `ask` decides how the turn ends; a second call gets the first result. Calls are answered one
-after another and only while the repository lease is held.
+after another and only while the repository lease is held. In `official` mode there is only `publish`: the agent reads
+and posts through gitea-mcp.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from stationmaster.gitea.client import explain
 from stationmaster.gitea.gear import Gear, Hold
 from stationmaster.gitea.model import Comment, TurnKind
 from stationmaster.gitea.prepare import Workplace
+from stationmaster.gitea.settings import ReplyMode
 from stationmaster.ledger import lease as leases
 from stationmaster.ledger.lease import Lease
 from stationmaster.ledger.tx import Tx
@@ -91,9 +93,25 @@ SPECS = (
         _schema({"title": _TEXT, "body": _TEXT}),
     ),
 )
-_WHOLE = canonical.dump([[tool.name, tool.description, tool.input_schema] for tool in SPECS])
-# A thread keeps the tools of its birth: another set here means another thread.
-TOOL_SET = f"scoped-{hashlib.sha256(_WHOLE.encode()).hexdigest()[:12]}"
+OFFICIAL_SPECS = (
+    ToolSpec(
+        "publish",
+        "Publishes your changes now (commit, branch, pull request) without posting anything. Call it before you post "
+        "your answer when you changed files, and name what it returns in the answer.",
+        _schema({"title": _TEXT, "body": _TEXT}),
+    ),
+)
+
+
+def specs(mode: ReplyMode) -> tuple[ToolSpec, ...]:
+    """Returns the tools that a run of this mode offers."""
+    return OFFICIAL_SPECS if mode == "official" else SPECS
+
+
+def tool_set(mode: ReplyMode) -> str:
+    """Names mode and tools: a thread keeps those of its birth, so another name means another thread (GW-R-036)."""
+    whole = canonical.dump([[tool.name, tool.description, tool.input_schema] for tool in specs(mode)])
+    return f"{mode}-{hashlib.sha256(whole.encode()).hexdigest()[:12]}"
 
 
 class Tools:
@@ -115,6 +133,8 @@ class Tools:
             "ask": self._ask,
             "publish": self._publish,
         }
+        offered = {tool.name for tool in specs(gear.settings.reply_mode)}
+        self._known = {name: answer for name, answer in self._known.items() if name in offered}
 
     async def __call__(self, call: ToolCall) -> ToolAnswer:
         """Answers one call; a caller that goes away does not break off what was begun."""

@@ -14,7 +14,20 @@ import structlog
 from stationmaster import faults
 from stationmaster.command import Cmd
 from stationmaster.errors import Stale, StationmasterError
-from stationmaster.gitea import actions, codes, conclude, prepare, publish, receipts, restored, store, texts, verify
+from stationmaster.gitea import (
+    actions,
+    codes,
+    conclude,
+    mcp,
+    order_words,
+    prepare,
+    publish,
+    receipts,
+    restored,
+    store,
+    texts,
+    verify,
+)
 from stationmaster.gitea.client import explain
 from stationmaster.gitea.gear import Gear, Hold
 from stationmaster.gitea.model import Task, TurnKind
@@ -23,6 +36,9 @@ from stationmaster.gitea.run import Ended, Run, Signals
 from stationmaster.ledger.lease import Lease
 
 _log = structlog.get_logger("stationmaster.gitea")
+
+# After these a task is verified anyhow, stopped, or somebody else's, or nothing was begun.
+_NO_ANSWER = frozenset({"completed", "aborted", "lost", "not_started"})
 
 
 async def work(gear: Gear, task: Task, lease: Lease, signals: Signals) -> None:
@@ -59,6 +75,7 @@ class _Work:
         self._task = hold.task
         self._signals = signals
         self._kind: TurnKind = "reply_retry" if hold.task.state == "running" else "normal"
+        self._through: mcp.Bridge | None = None
 
     async def go(self) -> Task:
         """Returns the task as it is when nobody works on it any more."""
@@ -87,7 +104,7 @@ class _Work:
             head=place.head,
         )
         faults.point("turn.opened")
-        run = Run(self._gear, self._hold, place, run_id, self._kind, self._signals)
+        run = Run(self._gear, self._hold, place, run_id, self._kind, self._signals, self._through)
         ended = await run.go(await self._prompt(run_id, place))
         faults.point("turn.processes_gone")
         await self._hold.check()
@@ -111,6 +128,8 @@ class _Work:
                 return earlier
             if self._kind == "normal":
                 await prepare.check_author(self._gear, self._task)
+            if self._gear.settings.reply_mode == "official":
+                self._through = await mcp.preflight(self._gear, self._hold, self._task)
             return await prepare.workplace(self._gear, self._hold, self._task)
         except Blocked as blocked:
             if self._kind == "normal":
@@ -140,16 +159,33 @@ class _Work:
             session.number,
             asker.login,
         )
+        mode = self._gear.settings.reply_mode
+        how = "" if self._through is None else texts.post_line(self._through.tool, about)
         if self._kind == "reply_retry":
             _, words = await port.read(verify.fallback_words, task.id)
-            return texts.reply_retry_prompt(about, words)
+            return texts.reply_retry_prompt(about, words, mode, how)
         said = await port.read(store.follow_ups, task.id)
-        instruction = said[-1].body if said else await port.read(store.instruction, task.id)
         broken_off = await port.read(conclude.was_broken_off, task.id, run_id)
-        return texts.turn_prompt(about, instruction, follow_up=bool(said), interrupted=broken_off, notes=place.notes)
+        if said and not broken_off:
+            instruction = said[-1].body
+        else:
+            # What was said into a turn that broke off is asked again together with what that turn was for.
+            instruction = await port.read(order_words.words, task)
+        return texts.turn_prompt(
+            about,
+            instruction,
+            follow_up=bool(said),
+            interrupted=broken_off,
+            notes=place.notes,
+            mode=mode,
+            how=how,
+        )
 
     async def _finish(self, run_id: str, place: Workplace, ended: Ended) -> Task:
         failed = None
+        answered = await self._answered(ended.how)
+        if answered or (ended.how == "completed" and not ended.waiting):
+            await self._publish(run_id, place, ended.text)
         try:
             saved = await publish.save(self._gear, self._task, run_id, place, ended.how, hold=self._hold)
         except StationmasterError as error:
@@ -159,9 +195,25 @@ class _Work:
             _log.warning("task.tree_not_saved", task=self._task.id, run=run_id, error=str(error))
         faults.point("turn.saved")
         left = saved is not None and saved.changed
-        task = await self._move("turn.end", conclude.turn, conclude.Ran(run_id, self._kind, ended, left, failed))
+        if failed is not None and not answered:
+            answered = await self._answered("unsaved")
+        ran = conclude.Ran(run_id, self._kind, ended, left, failed, answered)
+        task = await self._move("turn.end", conclude.turn, ran)
         faults.point("turn.concluded")
         return await self._verified(task)
+
+    async def _answered(self, how: str) -> bool:
+        """Tells whether a turn that did not end well was answered all the same: only the forge knows (GW-R-187)."""
+        if self._through is None or self._kind != "normal" or how in _NO_ANSWER:
+            return False
+        return isinstance(await verify.look(self._gear, self._task), verify.Found)
+
+    async def _publish(self, run_id: str, place: Workplace, said: str) -> None:
+        """Publishes what the agent did not: it may have answered without calling `publish` (official mode)."""
+        if self._through is None or self._kind != "normal":
+            return
+        subject = texts.summary(said)
+        await publish.publish(self._gear, self._hold, self._task, run_id, place, summary=subject)
 
     async def _verified(self, task: Task) -> Task:
         return await verify.settle(self._gear, self._hold, task) if task.state == "verifying_reply" else task
@@ -177,5 +229,5 @@ class _Work:
 
 def _tidy(gear: Gear, run_id: str) -> None:
     # The log and repositories set aside stay; the rest was scratch.
-    for name in ("host", "work"):
+    for name in ("host", "work", "mcp"):
         shutil.rmtree(gear.station.runs / run_id / name, ignore_errors=True)

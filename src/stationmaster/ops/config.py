@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 from stationmaster import faults
 from stationmaster.agents.codex_app.home import refused_keys
 from stationmaster.errors import Invalid
+from stationmaster.gitea import bridge
 from stationmaster.ops import typed
 from stationmaster.ops.home import Home
 from stationmaster.ops.settings import Config
@@ -200,6 +201,27 @@ def _check_together(config: Config) -> None:
         raise typed.WrongValue("gitea.allow_list", 'must name somebody when gitea.allow = "list"')
     if not config.gitea.bot_login:
         raise typed.WrongValue("gitea.bot_login", "must not be empty")
+    if config.gitea.reply_mode == "official":
+        _check_official(config)
+
+
+def _check_official(config: Config) -> None:
+    """Refuses what official mode cannot work with, or could not keep the bot's token from commands with."""
+    command = config.gitea.mcp.command
+    if not command or ("/" in command and not command.startswith("/")):
+        raise typed.WrongValue(
+            "gitea.mcp.command", 'must be a name or an absolute path when gitea.reply_mode = "official"'
+        )
+    if config.codex.sandbox == "danger-full-access":
+        raise typed.WrongValue(
+            "codex.sandbox",
+            'must be "workspace-write" when gitea.reply_mode = "official": commands could read the bot\'s token',
+        )
+    servers = config.codex.config.get("mcp_servers")
+    if isinstance(servers, Mapping) and bridge.SERVER in servers:
+        raise typed.WrongValue(
+            f"codex.config.mcp_servers.{bridge.SERVER}", 'must be left out when gitea.reply_mode = "official"'
+        )
 
 
 def _check_passed_through(key: str, table: Mapping[str, Any]) -> None:

@@ -33,3 +33,16 @@ def model(
     from stationmaster.standins.responses_model import server  # noqa: PLC0415 - loaded only to be used
 
     server.main(port, scenario)
+
+
+@app.command(
+    "gitea-mcp",
+    # What follows is for the program itself, which knows other flags in each of its versions.
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": ["--help"]},
+)
+def gitea_mcp(context: typer.Context) -> None:
+    """Runs a gitea-mcp on standard input and output; --dialect 0.4, 1.0 or 1.8, and --play what goes wrong."""
+    from stationmaster.ops import config  # noqa: PLC0415 - loaded only to be used
+    from stationmaster.standins.gitea_mcp import server  # noqa: PLC0415 - loaded only to be used
+
+    raise typer.Exit(server.main(context.args, config.environment()))

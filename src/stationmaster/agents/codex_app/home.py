@@ -118,7 +118,13 @@ def prepare(settings: CodexSettings, spec: RunSpec) -> None:
 def rooms(settings: CodexSettings, spec: RunSpec) -> isolation.Rooms:
     """Returns the folders that a run may see."""
     return isolation.Rooms(
-        settings.command, spec.worktree, spec.bare, spec.codex_home, spec.run_temp, mounts=spec.mounts
+        settings.command,
+        spec.worktree,
+        spec.bare,
+        spec.codex_home,
+        spec.run_temp,
+        mounts=spec.mounts,
+        programs=spec.programs,
     )
 
 

@@ -54,6 +54,7 @@ _LOST = re.compile(
 # Files that cannot be read at this moment (too many open, no permission, a failing disk) are not lost.
 _MOMENTARY = re.compile(r"os error (?!2\b)")
 _BUSY_WORDS = "already has an active writer"
+_SERVER_WORDS = "required mcp servers failed"
 
 
 class CodexRun:
@@ -64,6 +65,8 @@ class CodexRun:
     ) -> None:
         self.capability_downgrades: list[str] = []
         self.probe_failures: list[str] = []
+        self.steered: list[str] = []
+        self._steering: set[str] = set()
         self._settings = settings
         self._spec = spec
         self._process = process
@@ -120,7 +123,10 @@ class CodexRun:
             {"type": "function", "name": tool.name, "description": tool.description, "inputSchema": tool.input_schema}
             for tool in self._spec.tools
         ]
-        answer = _dict(await self._request("thread/start", params))
+        try:
+            answer = _dict(await self._request("thread/start", params))
+        except Rejected as refusal:
+            raise _server_failed(refusal) or refusal from None
         thread_id = _dict(answer.get("thread")).get("id")
         if not isinstance(thread_id, str) or not thread_id:
             raise Unavailable("Codex started a thread without an id.", code="app_server_rejected")
@@ -137,6 +143,8 @@ class CodexRun:
         try:
             answer = _dict(await self._request("thread/resume", params))
         except Rejected as refusal:
+            if (failed := _server_failed(refusal)) is not None:
+                raise failed from None
             words = refusal.words.lower()
             if _BUSY_WORDS in words:
                 raise Unavailable(f"Thread {thread_id} is open elsewhere.", code="session_busy") from None
@@ -171,6 +179,16 @@ class CodexRun:
         """Yields events in the order of receipt; the last one is process_exited."""
         while (event := await self._stream.next()) is not None:
             yield event
+
+    async def steer(self, thread_id: str, turn_id: str, text: str, *, key: str) -> None:
+        """Says something into a running turn; `text` must hold `key`, which stands in `steered` once it was taken.
+
+        Raises Unavailable `app_server_rejected` when nothing was taken in, because the turn is over or cannot be
+        steered.
+        """
+        self._steering.add(key)
+        params = {"threadId": thread_id, "expectedTurnId": turn_id, "input": [_text(text)]}
+        await self._request("turn/steer", params)
 
     async def interrupt(self, thread_id: str, turn_id: str) -> None:
         """Asks Codex to end a turn, and returns at once when it has ended already (GW-R-154).
@@ -309,12 +327,23 @@ class CodexRun:
     # What the app-server says and asks; called on the reader task, so nothing here may wait
 
     def _notified(self, method: str, params: dict[str, Any]) -> None:
+        if self._steering and method == "item/completed":
+            self._note_steered(_dict(params.get("item")))
         event = translate.notification(method, params)
         if event is None or (event.thread_id and self._thread_id and event.thread_id != self._thread_id):
             return
         if isinstance(event, TurnCompleted):
             self._turn_over(event.turn_id).set()
         self._stream.put(event)
+
+    def _note_steered(self, item: dict[str, Any]) -> None:
+        # What was said into a turn shows as a message of the user when the model is given it.
+        if item.get("type") != "userMessage":
+            return
+        words = str(item.get("content"))
+        taken = {key for key in self._steering if key in words}
+        self._steering -= taken
+        self.steered += sorted(taken)
 
     def _requested(self, request: ServerRequest) -> None:
         answer = self._call_tool(request) if request.method == "item/tool/call" else self._refuse(request)
@@ -372,6 +401,14 @@ class CodexRun:
             self._process.kill()
             await self._process.wait()
         self._stream.end(ProcessExited(code=self._process.returncode, words=self._process.words()))
+
+
+def _server_failed(refusal: Rejected) -> Unavailable | None:
+    """Returns the error of a tool server that a run cannot do without, when that is why Codex refused."""
+    if _SERVER_WORDS not in refusal.words.lower():
+        return None
+    words = redact.clean(refusal.words)[:300].rstrip(".")
+    return Unavailable(f"{words}.", code="mcp_handshake_failed", hint="Run `stationmaster doctor`.")
 
 
 def _text(text: str) -> dict[str, Any]:

@@ -52,7 +52,8 @@ class RunSpec:
 
     `developer_instructions` are the product's own rules (GW-R-155). `run_temp` is a folder of this run alone, outside
     `codex_home`. `mcp_servers` is Codex's table of the same name; `trusted_servers` names those of them whose tool
-    calls are accepted when Codex asks. `log` receives the redacted error stream.
+    calls are accepted when Codex asks, and `programs` are the files that they are started from. `log` receives the
+    redacted error stream.
     """
 
     run_id: str
@@ -68,6 +69,7 @@ class RunSpec:
     repo_instructions: bool = False
     mcp_servers: Mapping[str, Any] = field(default_factory=dict)
     trusted_servers: frozenset[str] = frozenset()
+    programs: tuple[Path, ...] = ()
     log: Path | None = None
 
     def resolved(self) -> RunSpec:
@@ -82,4 +84,5 @@ class RunSpec:
             codex_home=self.codex_home.resolve(),
             run_temp=self.run_temp.resolve(),
             mounts=tuple(mount.resolve() for mount in self.mounts),
+            programs=tuple(program.resolve() for program in self.programs),
         )

@@ -218,9 +218,16 @@ def _detail(item: Params) -> dict[str, Any]:
         ]
     elif kind == "dynamicToolCall":
         detail["success"] = bool(item.get("success"))
-    elif kind == "mcpToolCall" and item.get("error"):
-        detail["error"] = _clip(_dict(item.get("error")).get("message"), _DETAIL)
+    elif kind == "mcpToolCall":
+        detail |= {"server": _str(item.get("server")), "tool": _str(item.get("tool")), "result": _told(item)}
+        if item.get("error"):
+            detail["error"] = _clip(_dict(item.get("error")).get("message"), _DETAIL)
     return detail
+
+
+def _told(item: Params) -> str:
+    parts = [_dict(part) for part in _list(_dict(item.get("result")).get("content"))]
+    return _clip("\n".join(_str(part.get("text")) for part in parts if part.get("type") == "text"), _DETAIL)
 
 
 def _clip(value: Any, limit: int) -> str:

@@ -83,6 +83,7 @@ def _checks(place: Home, config: Config, *, spend: bool) -> Iterator[Check]:
     if config.gitea.base_url:
         yield Check("forge", partial(forge.answers, config), _SOON, _FORGE)
         yield Check("token", partial(forge.bot, config), _LATER, _FORGE)
+        yield Check("gitea-mcp", partial(forge.bridge, place, config), _LATER, "See gitea.mcp.command.")
         yield Check("permission", partial(forge.permissions, place, config), _LONG, _FORGE)
 
 

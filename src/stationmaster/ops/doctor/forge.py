@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Coroutine, Iterator
+from dataclasses import replace
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
@@ -12,9 +14,10 @@ from typing import Any
 import httpx
 
 from stationmaster.errors import Denied, NotFound, StationmasterError
-from stationmaster.gitea import codes
+from stationmaster.gitea import codes, mcp
 from stationmaster.gitea.client import Forge, Moved, RepoRef
 from stationmaster.gitea.wire import Permissions, User
+from stationmaster.ops import wiring
 from stationmaster.ops.doctor import database
 from stationmaster.ops.doctor.database import Known
 from stationmaster.ops.doctor.report import Finding, fail, ok, warn
@@ -44,6 +47,16 @@ def secrets(config: Config) -> Iterator[Finding]:
     yield from found
     if not found:
         yield ok("secrets", "Every secret that is referred to can be read, and none is empty.")
+
+
+def bridge(place: Home, config: Config) -> Iterator[Finding]:
+    """Tells whether the gitea-mcp of official mode works, by starting it as before a turn."""
+    if config.gitea.reply_mode != "official":
+        return
+    at = replace(wiring.station(config, place, "doctor", "doctor"), runs=place.path)
+    settings = wiring.gitea_settings(config)
+    found = asyncio.run(mcp.probe(settings, at, f"doctor-mcp-{os.getpid()}"))
+    yield ok("gitea-mcp", f"{found.program} {found.version} greets back and writes comments by {found.tool.name}.")
 
 
 def _secret(key: str, secret: Secret) -> Iterator[Finding]:

@@ -1,0 +1,105 @@
+"""The bridge of official mode: what is looked at before a turn, with real processes in real walls."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from stationmaster.errors import Unavailable
+from stationmaster.gitea import mcp, turn
+from stationmaster.gitea.bridge import CommentTool
+from stationmaster.gitea.run import Signals
+from tests.gitea.bridges import official
+from tests.gitea.life import mention
+from tests.gitea.world import World
+
+
+OLD = ("0.4", CommentTool("create_issue_comment", "index"))
+NEW = ("1.8", CommentTool("issue_write", "issue_number", "add_comment"))
+
+
+@pytest.mark.parametrize(("dialect", "tool"), [OLD, NEW])
+async def test_a_bridge_that_works_is_greeted_and_gone(
+    world: World, tmp_path: Path, dialect: str, tool: CommentTool
+) -> None:
+    # GW-R-156, GW-R-160
+    gear = official(world, tmp_path / "bin", "--dialect", dialect)
+    hold = await world.claim(await mention(world, "please fix it"))
+    found = await mcp.preflight(gear, hold, hold.task)
+    assert (found.version, found.tool) == (dialect, tool)
+    assert not os.listdir(gear.station.runs)
+    [intent] = await world.history(hold.task, "mcp.preflight.intent")
+    [result] = await world.history(hold.task, "mcp.preflight.result")
+    assert (result.intent, result.outcome) == (intent.seq, "done")
+    assert result.data == {"version": dialect, "tool": tool.name, "number": tool.number}
+    assert (await world.task(hold.task.id)).state == "preparing"
+
+
+WRONG = [
+    ("exit", "mcp_spawn_failed", "failed to start"),
+    ("dies", "mcp_spawn_failed", "ended at its start"),
+    ("silent", "mcp_handshake_failed", "did not answer within"),
+    ("refuses", "mcp_handshake_failed", "refused initialize: not today"),
+    ("garbage", "mcp_handshake_failed", "no JSON"),
+    ("stranger", "mcp_handshake_failed", "calls itself 'gitea-mcp'"),
+    ("read_only", "mcp_handshake_failed", "lists no tool that writes a comment"),
+]
+
+
+async def test_a_bridge_that_misbehaves_is_told_apart(world: World, tmp_path: Path) -> None:
+    # GW-R-158, GW-R-159, GW-R-201, GW-R-202
+    for play, code, words in WRONG:
+        within = 0.6 if play == "silent" else 10.0
+        gear = official(world, tmp_path / "bin", "--play", play, mcp_handshake_timeout_s=within)
+        with pytest.raises(Unavailable, match=words) as caught:
+            await mcp.probe(gear.settings, gear.station, "probe")
+        assert (play, caught.value.code) == (play, code)
+        assert not os.listdir(gear.station.runs)
+
+
+async def test_ac_08_a_broken_bridge_fails_the_task_with_one_receipt_until_it_is_mended(
+    world: World, tmp_path: Path
+) -> None:
+    # GW-R-247 AC-08, GW-R-157, GW-R-200: no start receipt, no clone, no second try
+    gear = official(world, tmp_path / "bin")
+    program = gear.settings.mcp_command
+    os.rename(program, f"{program}.gone")
+    hold = await world.claim(await mention(world, "please fix it"))
+    await turn.work(gear, hold.task, hold.lease, Signals())
+    task = await world.task(hold.task.id)
+    assert (task.state, task.error_code, task.attempt) == ("failed", "mcp_command_missing", 0)
+    assert [text.split("\n")[0] for text in world.said()] == ["giteabot: the task failed: gitea-mcp is not installed."]
+    assert await world.lease(task) is None
+    [result] = await world.history(task, "mcp.preflight.result")
+    assert (result.outcome, (result.data or {})["code"]) == ("failed", "mcp_command_missing")
+    os.rename(f"{program}.gone", program)
+    again = await world.claim(await mention(world, "please try again"))
+    assert await mcp.preflight(gear, again, again.task)
+
+
+async def test_without_walls_it_is_started_the_same_way(world: World, tmp_path: Path) -> None:
+    gear = official(world, tmp_path / "bin", "--dialect", "1.0")
+    bare = replace(gear.station, isolation="codex_only")
+    found = await mcp.probe(gear.settings, bare, "probe")
+    assert found.tool == CommentTool("issue_write", "index", "add_comment")
+    assert not shutil.which("gitea-mcp", path="/usr/bin:/bin")
+    with pytest.raises(Unavailable, match="there is no program gitea-mcp"):
+        await mcp.probe(replace(gear.settings, mcp_command="gitea-mcp"), bare, "probe")
+
+
+def test_the_token_is_in_the_environment_of_the_child_alone(world: World, tmp_path: Path) -> None:
+    # GW-R-142: no -H and no -token, no MCP_MODE to win over `-t stdio`
+    gear = official(world, tmp_path / "bin")
+    entry = mcp.Bridge(Path("/opt/gitea-mcp"), "1.8", CommentTool("issue_write", "index", "add_comment")).server(
+        gear.settings, tmp_path
+    )
+    token = gear.settings.token.reveal()
+    assert entry.pop("env") == {"GITEA_HOST": gear.settings.base_url, "GITEA_ACCESS_TOKEN": token,
+                                "HOME": str(tmp_path)}  # fmt: skip
+    assert token not in str(entry)
+    assert (entry["command"], entry["args"]) == ("/opt/gitea-mcp", ["-t", "stdio"])
+    assert (entry["required"], entry["default_tools_approval_mode"]) == (True, "approve")

@@ -14,11 +14,13 @@ from stationmaster import faults
 from stationmaster.clock import MICROS
 from stationmaster.command import Cmd
 from stationmaster.errors import Stale, StationmasterError
-from stationmaster.gitea import actions, codes, parts, store, texts
+from stationmaster.gitea import actions, codes, live, parts, store, texts
 from stationmaster.gitea.comments import CommentChannel, Posting
 from stationmaster.gitea.gear import Gear, Hold
+from stationmaster.gitea.live import LiveReceipts
 from stationmaster.gitea.machine import TASK
 from stationmaster.gitea.model import Comment, Task
+from stationmaster.gitea.settings import GiteaSettings
 from stationmaster.ledger import lease as leases
 from stationmaster.ledger.lease import Lease
 from stationmaster.ledger.tx import Reader, Tx
@@ -51,13 +53,15 @@ async def start(gear: Gear, hold: Hold, task: Task) -> None:
     """Posts the one start receipt; what the forge does never keeps a task from running (GW-R-133, GW-R-137)."""
     key = actions.status_key(task.id, "running")
     cmd = actions.command("receipt.start", task, f"lease:{hold.lease.lease_id}")
-    await gear.port.do(cmd, _intend_start, task.id, key, hold.lease)
+    await gear.port.do(cmd, _intend_start, task.id, key, hold.lease, gear.settings)
     faults.point("receipts.intended")
     await post(gear, task.id, key, hold=hold)
 
 
-def _intend_start(tx: Tx, task_id: str, key: str, lease: Lease) -> None:
+def _intend_start(tx: Tx, task_id: str, key: str, lease: Lease, settings: GiteaSettings) -> None:
     leases.held(tx, lease)
+    if settings.live_receipt:
+        live.watch(tx, task_id)
     body = texts.start_receipt(key)
     actions.intend_comment(tx, store.task(tx, task_id), key, "status", body, term=lease.term)
 
@@ -68,6 +72,7 @@ class Relay:
     def __init__(self, gear: Gear) -> None:
         self._gear = gear
         self._channel = CommentChannel(gear)
+        self._live = LiveReceipts(gear)
         self._lease: Lease | None = None
         self._began: int | None = None
         # When a comment is looked at again, and after which pause; what is lost with the process is only patience.
@@ -84,6 +89,8 @@ class Relay:
             if not await self._on_duty():
                 break
             ended += await self._attend(key)
+        if self._gear.settings.live_receipt and await self._on_duty():
+            ended += await self._live.tick()
         return ended
 
     async def close(self) -> None:

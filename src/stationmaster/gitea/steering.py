@@ -11,7 +11,6 @@ import asyncio
 import msgspec
 import structlog
 
-from stationmaster import faults
 from stationmaster.agents.codex_app.session import CodexRun
 from stationmaster.errors import StationmasterError
 from stationmaster.gitea import actions, intake, prepare, store, texts
@@ -112,7 +111,6 @@ class Steering:
         intent = await gear.port.do(cmd, _sent, steer.id, self._hold.lease, self._run_id)
         if intent is None:
             return
-        faults.point("steering.intended")
         words = texts.steer_prompt(asked.comment.author_login, asked.instruction, steer.id)
         try:
             await agent.steer(thread_id, turn_id, words, key=steer.id)

@@ -141,3 +141,15 @@ async def test_a_task_is_looked_at_once(back: World) -> None:
     _answered(back, task.id, "run_lost", task.resource_key)
     assert await restored.earlier(back.gear, hold, hold.task) is None
     assert len(await back.history(task, "restored.look")) == 1
+
+
+async def test_a_question_asked_after_the_restore_is_a_new_one(back: World) -> None:
+    # K7: what was said before it is about others
+    _answered(back, "gitea-task-former1", "run_one", f"default:{REPO}:issue:1")
+    back.clock.advance(60)
+    task = await _read_back(back, "please fix it")
+    hold = await back.claim(task)
+    assert await restored.earlier(back.gear, hold, hold.task) is None
+    [looked] = await back.history(task, "restored.look")
+    assert looked.data is not None
+    assert looked.data["found"] == []

@@ -2,9 +2,9 @@
 
 The ledger of a backup does not know what happened after it was made, but the forge does. Once for each task that is
 worked on after a restore, the bot's own comments are read: an answer, a question, a receipt or the notice of an end
-that is there already becomes the task's, and is never written a second time. A question that only the reading of the
-forge brought back has a task of another name; what the bot said there for tasks that nobody knows is taken to be about
-such questions, in their order.
+that is there already becomes the task's, and is never written a second time. A question that was taken again after
+the restore has a task of another name; what the bot said there for tasks that nobody knows is taken to be about such
+questions, in their order.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from stationmaster.clock import MICROS
-from stationmaster.gitea import actions, codes, comments, marker, store, verify
+from stationmaster.gitea import actions, codes, comments, marker, store, verify, wire
 from stationmaster.gitea.comments import CommentChannel
 from stationmaster.gitea.gear import Gear, Hold
 from stationmaster.gitea.model import CommentKind, Task
@@ -30,7 +30,6 @@ from stationmaster.outbox import channel, tries
 _RESTORED, _LOOKED = "backup.restored", "restored.look"
 # By then nobody delivers again what was said before.
 _FOR = 30 * 86_400 * MICROS
-_READ = "read:"
 _ENDS = frozenset({"failed", "failed_reply", "aborted", "cancelled"})
 _OPEN = frozenset({"pending", "sent"})
 
@@ -42,6 +41,7 @@ class _Said:
     """One comment of the bot that carries a mark."""
 
     id: int
+    at: int
     owner: str
     what: What
     about: str
@@ -61,7 +61,7 @@ async def earlier(gear: Gear, hold: Hold, task: Task) -> Task | None:
     if task.state not in {"preparing", "running"} or await gear.port.read(_since, task) is None:
         return None
     rows = await comments.bot_comments(gear, task)
-    said = [found for row in sorted(rows, key=lambda row: row.id) if (found := _read(row.id, row.body)) is not None]
+    said = [found for row in sorted(rows, key=lambda row: row.id) if (found := _read(row)) is not None]
     cmd = actions.command("restored.settle", task, f"lease:{hold.lease.lease_id}")
     moved = await gear.port.do(cmd, _settled, task.id, hold.lease, gear.settings, gear.station.worker_id, said)
     if moved is not None and moved.state == "verifying_reply":
@@ -79,19 +79,20 @@ def _since(reader: Reader, task: Task) -> int | None:
     return None if any(entry.name == _LOOKED for entry in looked) else seq
 
 
-def _read(number: int, body: str) -> _Said | None:
+def _read(row: wire.Comment) -> _Said | None:
+    number, at, body = row.id, row.created_at, row.body
     mark = marker.only(body)
     if mark is None:
         return None
     if mark.task_id and mark.turn_id:
-        return _Said(number, mark.task_id, "answer", mark.turn_id, body)
+        return _Said(number, at, mark.task_id, "answer", mark.turn_id, body)
     owner, _, rest = mark.comment_key.partition(":")
     kind, _, about = rest.partition(":")
     if kind == "ask":
-        return _Said(number, owner, "question", about, body)
+        return _Said(number, at, owner, "question", about, body)
     if kind == "status" and about == "running":
-        return _Said(number, owner, "receipt", about, body)
-    return _Said(number, owner, "end", about, body) if kind == "status" and about in _ENDS else None
+        return _Said(number, at, owner, "receipt", about, body)
+    return _Said(number, at, owner, "end", about, body) if kind == "status" and about in _ENDS else None
 
 
 def _settled(
@@ -123,21 +124,20 @@ def _settled(
 
 def _mine(tx: Tx, task: Task, since: int, said: Sequence[_Said]) -> Iterator[_Said]:
     """Yields what was said for this task, under its own name or under the one that it had before the restore."""
-    names = {task.id}
-    if task.delivery_id.startswith(_READ):
-        names |= _former(tx, task, since, said)
+    names = {task.id} | _former(tx, task, since, said)
     return (each for each in said if each.owner in names)
 
 
 def _former(tx: Tx, task: Task, since: int, said: Sequence[_Said]) -> set[str]:
     restored = history.entry(tx, since)
-    read = tx.many(Q.read_tasks, session_id=task.session_id, after=0 if restored is None else restored.at)
-    at = next((at for at, row in enumerate(read) if row["id"] == task.id), None)
+    asked = tx.many(Q.asked_since, session_id=task.session_id, after=0 if restored is None else restored.at)
+    at = next((at for at, row in enumerate(asked) if row["id"] == task.id), None)
     if at is None:
         return set()
-    after = read[0]["comment_id"] if read[0]["delivery_id"].startswith(f"{_READ}comment:") else 0
+    # By the forge's clock, which tells whole seconds.
+    first = asked[0]["asked_at"] // MICROS
     strangers = dict.fromkeys(
-        each.owner for each in said if each.id > after and store.find_task(tx, each.owner) is None
+        each.owner for each in said if each.at // MICROS >= first and store.find_task(tx, each.owner) is None
     )
     return set(list(strangers)[at : at + 1])
 

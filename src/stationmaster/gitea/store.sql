@@ -119,10 +119,11 @@ SELECT id, state, rev, delivery_key, delivery_id, repository_id, session_id, res
   sender_may, base_ref, head_ref, attempt, reply_attempt, unblock_attempt, next_retry_at, retry_purpose, error_code,
   reply_failure, created_at, updated_at FROM gitea_task WHERE session_id = :session_id ORDER BY created_at DESC, id DESC LIMIT 1;
 
--- name: read_tasks :many
--- The tasks of a session that the reading of the forge brought since a time.
-SELECT id, delivery_id, comment_id FROM gitea_task
-WHERE session_id = :session_id AND created_at > :after AND delivery_id LIKE 'read:%' ORDER BY comment_id, id;
+-- name: asked_since :many
+-- The tasks of a session that are younger than a time, in the order in which they were asked.
+SELECT t.id, i.asked_at FROM gitea_task t JOIN gitea_instruction i ON i.task_id = t.id
+WHERE t.session_id = :session_id AND t.created_at > :after AND i.asked_at IS NOT NULL
+ORDER BY i.asked_at, t.comment_id, t.id;
 
 -- name: waiting_task :one
 SELECT id, state, rev, delivery_key, delivery_id, repository_id, session_id, resource_key, comment_id, author, author_id,

@@ -47,7 +47,7 @@ async def test_nothing_has_happened_yet(running: Running) -> None:
     # GW-R-214
     assert await get(running, "overview") == {
         "globalPaused": False, "pauseReason": None, "updatedBy": None, "updatedAt": None, "version": 0,
-        "activeLeases": [], "tasks": {},
+        "activeLeases": [], "tasks": {}, "catchup": [],
     }  # fmt: skip
     assert await get(running, "tasks") == {"tasks": [], "nextCursor": None}
     assert await get(running, "repos") == {"repositories": [], "nextCursor": None}

@@ -13,7 +13,7 @@ import msgspec
 from stationmaster import faults
 from stationmaster.control.commands import Answer, Request, Site, Text, command
 from stationmaster.control.grants import Operate
-from stationmaster.gitea import operate
+from stationmaster.gitea import asked, operate
 
 _API = "/api/gitea-workflow"
 
@@ -28,6 +28,14 @@ class Repository(Request, frozen=True, kw_only=True):
     """A change of a repository."""
 
     repo_key: Annotated[Text, msgspec.Meta(description="The repository's key, such as `default:acme/widgets`")]
+
+
+class Catchup(Request, frozen=True, kw_only=True):
+    """What is to be read."""
+
+    repo: Annotated[Text | None, msgspec.Meta(description="Only this repository, such as `default:acme/widgets`")] = (
+        None
+    )
 
 
 @command("control.pause", "POST", f"{_API}/control/pause", cli="pause")
@@ -52,6 +60,15 @@ async def disable(site: Site, grant: Operate, given: Repository) -> Answer:
 async def enable(site: Site, grant: Operate, given: Repository) -> Answer:
     """Takes up a repository again, a disabled one or one that a fault had blocked."""
     return await _ask(site, grant, "enable", given.repo_key, given)
+
+
+@command("control.catchup", "POST", f"{_API}/catchup", cli="catchup", later=True)
+async def catchup(site: Site, grant: Operate, given: Catchup) -> Answer:
+    """Reads the forge now for mentions that no webhook brought."""
+    wish = asked.Wish(given.repo or "", grant.principal.actor, given.reason)
+    answer = await site.port.do(asked.command(wish, given.request_id), asked.body(site.gitea), wish)
+    site.wake()
+    return Answer(answer, 202 if answer.get("pending") else 200)
 
 
 @command("task.cancel", "POST", f"{_API}/tasks/{{taskId}}/cancel", cli="task cancel")

@@ -20,6 +20,7 @@ COMMANDS: tuple[Command[Any, Any], ...] = (
     change.unblock,
     change.disable,
     change.enable,
+    change.catchup,
     audit.audit,
     keys.add,
     keys.every,

@@ -60,6 +60,26 @@ def overview(reader: Reader) -> Row:
             for lease in reader.many(Q.leases, now=reader.now)
         ],
         "tasks": {row["state"]: row["tasks"] for row in reader.many(Q.states)},
+        "catchup": [_reading(row) for row in reader.many(Q.reading)],
+    }
+
+
+def _reading(row: Row) -> Row:
+    return {
+        "instanceId": row["instance_id"],
+        "lastReadAt": _time(row["round_at"]),
+        "repositories": row["watched"],
+        "unread": row["unread"],
+        "openLooks": row["looks"],
+        "errorCode": row["error_code"],
+        "lastGap": None
+        if row["gap_repo"] is None
+        else {
+            "repoKey": row["gap_repo"],
+            "since": iso(row["gap_since"]),
+            "until": iso(row["gap_until"]),
+            "taken": row["gap_taken"],
+        },
     }
 
 
@@ -249,7 +269,7 @@ def _turn(task_id: str, row: Row) -> Row:
         "kind": row["kind"],
         "status": row["state"],
         "eventSeq": row["event_seq"],
-        "mcpCallObserved": bool(row["answered"]),
+        "mcpCallObserved": bool(row["answered"] or row["bridged"]),
         "errorCode": row["error_code"],
         "startedAt": iso(row["started_at"]),
         "completedAt": _time(row["ended_at"]),

@@ -6,6 +6,14 @@ SELECT state, rev, reason, updated_by, updated_at FROM gitea_control ORDER BY id
 -- name: states :many
 SELECT state, count(*) AS tasks FROM gitea_task GROUP BY state ORDER BY state;
 
+-- name: reading :many
+-- How the forge is read for what no delivery brought, and the last gap that was closed.
+SELECT l.instance_id, l.round_at, l.failed, l.error_code, l.gap_repo, l.gap_since, l.gap_until, l.gap_taken,
+  (SELECT count(*) FROM gitea_watch w WHERE w.instance_id = l.instance_id) AS watched,
+  (SELECT count(*) FROM gitea_watch w WHERE w.instance_id = l.instance_id AND w.error_code IS NOT NULL) AS unread,
+  (SELECT count(*) FROM gitea_look k WHERE k.instance_id = l.instance_id AND k.done_at IS NULL) AS looks
+FROM gitea_listing l ORDER BY l.instance_id LIMIT 50;
+
 -- name: leases :many
 -- A lease's key is the repository's id; its subject is the task.
 SELECT l.lease_id, l.key, l.owner, l.subject, l.term, l.expires_at, r.repo_key
@@ -68,7 +76,10 @@ WHERE kind = 'gitea.repo' AND key = :repository_id AND subject = :task_id AND le
 -- name: turns :many
 SELECT r.id, r.external_id, r.thread_id, r.state, r.error_code, r.started_at, r.ended_at, t.kind,
   coalesce((SELECT max(e.seq) FROM run_event e WHERE e.run_id = r.id), 0) AS event_seq,
-  (SELECT count(*) FROM gitea_comment c WHERE c.task_id = t.task_id AND c.run_id = r.id AND c.kind = 'mcp_final') AS answered
+  (SELECT count(*) FROM gitea_comment c WHERE c.task_id = t.task_id AND c.run_id = r.id AND c.kind = 'mcp_final') AS answered,
+  -- In official mode the agent posts through a bridge of its own, and what was seen of that is in the history.
+  (SELECT count(*) FROM ref f JOIN event e ON e.seq = f.seq
+    WHERE f.kind = 'turn' AND f.value = r.id AND e.action = 'mcp.call_observed') AS bridged
 FROM gitea_turn t JOIN run r ON r.id = t.run_id WHERE t.task_id = :task_id ORDER BY r.started_at, r.id LIMIT 200;
 
 -- name: comments :many

@@ -17,6 +17,7 @@ from stationmaster.errors import Denied, NotFound, StationmasterError
 from stationmaster.gitea import codes, mcp
 from stationmaster.gitea.client import Forge, Moved, RepoRef
 from stationmaster.gitea.wire import Permissions, User
+from stationmaster.ops import config as configuration
 from stationmaster.ops import wiring
 from stationmaster.ops.doctor import database
 from stationmaster.ops.doctor.database import Known
@@ -30,8 +31,8 @@ _SKEW_S = 30.0
 _OTHERS = 0o077
 _SCOPES = "Make an access token of the bot with the scopes write:issue, write:repository and read:user."
 _PAYLOAD = (
-    "Comments work; mentions in new issues, pull requests and reviews are refused (author_not_verifiable) "
-    "unless the bot administers the repository."
+    "Comments work; mentions in new issues, pull requests and reviews, and those that were missed while Stationmaster "
+    "was down, are refused (author_not_verifiable) unless the bot administers the repository."
 )
 
 
@@ -51,7 +52,7 @@ def secrets(config: Config) -> Iterator[Finding]:
 
 def bridge(place: Home, config: Config) -> Iterator[Finding]:
     """Tells whether the gitea-mcp of official mode works, by starting it as before a turn."""
-    if config.gitea.reply_mode != "official":
+    if config.gitea.reply_mode != "official" or not configuration.has_forge(config):
         return
     at = replace(wiring.station(config, place, "doctor", "doctor"), runs=place.path)
     settings = wiring.gitea_settings(config)

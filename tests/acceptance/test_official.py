@@ -5,10 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from stationmaster.gitea import store
 from tests.gitea.bridges import official
 from tests.gitea.life import life, mention, rule
 from tests.gitea.world import REPO, World
+from tests.support import eventually_async
 
 PATCH = "*** Begin Patch\n*** Update File: README.md\n@@\n-# Widgets\n+# Better widgets\n*** End Patch\n"
 
@@ -38,16 +41,33 @@ def finals(world: World) -> list[str]:
     return [text for text in world.said() if "taskId=" in text]
 
 
-async def test_the_agent_posts_its_answer_and_the_host_publishes_and_proves_it(world: World, tmp_path: Path) -> None:
-    # GW-R-141, GW-R-142, GW-R-151, GW-R-160, GW-R-161, GW-R-162, GW-R-234, GW-R-036
+async def test_the_agent_posts_its_answer_and_the_host_publishes_and_proves_it(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # GW-R-006, GW-R-141, GW-R-142, GW-R-151, GW-R-160, GW-R-161, GW-R-162, GW-R-234, GW-R-036
     gear = official(world, tmp_path / "bin")
     token = gear.settings.token.reveal()
-    look = "cat /proc/*/environ; env; cat /proc/*/cmdline; true"
+    look = "cat /proc/*/environ | tr '\\0' '\\n'; env; cat /proc/*/cmdline; true"
+    monkeypatch.setenv("MCP_MODE", "http")
     posted = asked(
-        "please", {"patch": PATCH}, {"shell": look}, [new("Fixed.\n\n${1}"), new("Fixed.\n\n${1}")], "Fixed."
+        "please",
+        {"patch": PATCH},
+        {"shell": look},
+        [new("Fixed.\n\n${1}"), new("Fixed.\n\n${1}")],
+        [{"hold": "gate"}, "Fixed."],
     )
     async with life(world, posted, asked("again", new("Again.\n\n${1}"), "Again.")) as alive:
-        task = await alive.until(await mention(world, "please fix it"))
+        task = await alive.until(await mention(world, "please fix it"), "running")
+        await eventually_async(lambda: answered(world))
+        bridges = [env for env in environments() if f"GITEA_ACCESS_TOKEN={token}" in env]
+        # One process has it: not the app-server, not the walls around it.
+        [env] = bridges
+        assert f"GITEA_HOST={gear.settings.base_url}" in env
+        assert any(line.startswith("STATIONMASTER_RUN=run") for line in env)
+        assert not any(line.startswith("MCP_MODE") for line in env)
+        assert token not in command_lines()
+        alive.model.release("gate")
+        task = await alive.until(task)
         assert (task.state, task.reply_attempt) == ("succeeded", 0)
         thread = await alive.thread(task)
         second = await alive.until(await mention(world, "again"))
@@ -55,6 +75,7 @@ async def test_the_agent_posts_its_answer_and_the_host_publishes_and_proves_it(w
         # GW-R-146: the bridge comes back with the resumed thread
         assert await alive.thread(second) == thread
         told = alive.requests()
+        assert "STATIONMASTER_RUN" in told
     [first, double, _] = finals(world)
     assert first == double
     assert first.startswith("Fixed.\n\n<!-- ccweb taskId=")
@@ -71,6 +92,26 @@ async def test_the_agent_posts_its_answer_and_the_host_publishes_and_proves_it(w
     assert [
         where for where, text in {"model": told, "history": history, **contents(tmp_path)}.items() if token in text
     ] == []
+
+
+async def answered(world: World) -> bool:
+    return len(finals(world)) > 1
+
+
+def environments() -> list[list[str]]:
+    """Returns the environment of every process on this machine but the test's own."""
+    return [read(folder / "environ").split("\0") for folder in Path("/proc").iterdir() if folder.name.isdigit()]
+
+
+def command_lines() -> str:
+    return "\n".join(read(folder / "cmdline") for folder in Path("/proc").iterdir() if folder.name.isdigit())
+
+
+def read(path: Path) -> str:
+    try:
+        return path.read_bytes().decode("latin-1")
+    except OSError:
+        return ""
 
 
 def contents(folder: Path) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -17,9 +16,12 @@ from tests.gitea.bridges import official
 from tests.gitea.life import mention
 from tests.gitea.world import World
 
-
 OLD = ("0.4", CommentTool("create_issue_comment", "index"))
 NEW = ("1.8", CommentTool("issue_write", "issue_number", "add_comment"))
+
+
+def contents(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir()]
 
 
 @pytest.mark.parametrize(("dialect", "tool"), [OLD, NEW])
@@ -31,7 +33,7 @@ async def test_a_bridge_that_works_is_greeted_and_gone(
     hold = await world.claim(await mention(world, "please fix it"))
     found = await mcp.preflight(gear, hold, hold.task)
     assert (found.version, found.tool) == (dialect, tool)
-    assert not os.listdir(gear.station.runs)
+    assert contents(gear.station.runs) == []
     [intent] = await world.history(hold.task, "mcp.preflight.intent")
     [result] = await world.history(hold.task, "mcp.preflight.result")
     assert (result.intent, result.outcome) == (intent.seq, "done")
@@ -58,7 +60,7 @@ async def test_a_bridge_that_misbehaves_is_told_apart(world: World, tmp_path: Pa
         with pytest.raises(Unavailable, match=words) as caught:
             await mcp.probe(gear.settings, gear.station, "probe")
         assert (play, caught.value.code) == (play, code)
-        assert not os.listdir(gear.station.runs)
+        assert contents(gear.station.runs) == []
 
 
 async def test_ac_08_a_broken_bridge_fails_the_task_with_one_receipt_until_it_is_mended(
@@ -67,7 +69,7 @@ async def test_ac_08_a_broken_bridge_fails_the_task_with_one_receipt_until_it_is
     # GW-R-247 AC-08, GW-R-157, GW-R-200: no start receipt, no clone, no second try
     gear = official(world, tmp_path / "bin")
     program = gear.settings.mcp_command
-    os.rename(program, f"{program}.gone")
+    shutil.move(program, f"{program}.gone")
     hold = await world.claim(await mention(world, "please fix it"))
     await turn.work(gear, hold.task, hold.lease, Signals())
     task = await world.task(hold.task.id)
@@ -76,7 +78,7 @@ async def test_ac_08_a_broken_bridge_fails_the_task_with_one_receipt_until_it_is
     assert await world.lease(task) is None
     [result] = await world.history(task, "mcp.preflight.result")
     assert (result.outcome, (result.data or {})["code"]) == ("failed", "mcp_command_missing")
-    os.rename(f"{program}.gone", program)
+    shutil.move(f"{program}.gone", program)
     again = await world.claim(await mention(world, "please try again"))
     assert await mcp.preflight(gear, again, again.task)
 

@@ -121,6 +121,24 @@ async def test_an_answer_that_is_there_ends_the_task(world: World, born_again: G
     assert len([text for text in world.said() if text.startswith("Fixed.")]) == 1
 
 
+async def test_an_answer_that_the_agent_posted_by_itself_is_looked_for(world: World, born_again: Gear) -> None:
+    # GW-R-187: in official mode no row tells of it before it is there
+    hold, run_id = await at_work(world)
+    await world.do("turn.bind", hold.task, actions.bind_turn, hold.task, run_id, "tu-1", "th-1")
+    official = replace(born_again, settings=replace(born_again.settings, reply_mode="official"))
+    world.fault("answer", count=None, match={"method": "GET", "path": "comments"}, status=502)
+    await world.port.hot(leases.register_worker, WORKER, "second")
+    recovery = Recovery(official)
+    assert await recovery.tick(0) == 0
+    assert (await world.task(hold.task.id)).state == "running"
+    world.admin.clear_faults()
+    mark = marker.final(hold.task.id, run_id, hold.task.resource_key)
+    world.admin.comment(world.repo["full_name"], world.issue, "codebot", f"Fixed.\n\n{mark}")
+    assert await recovery.tick(0) == 1
+    task = await world.task(hold.task.id)
+    assert (task.state, task.attempt) == ("succeeded", 0)
+
+
 async def test_an_answer_that_never_left_is_posted_by_the_agent_again(world: World, born_again: Gear) -> None:
     # GW-R-164, decision 0005
     hold, run_id = await at_work(world)

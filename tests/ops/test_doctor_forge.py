@@ -14,6 +14,7 @@ import pytest
 
 from stationmaster.ops.doctor import forge
 from tests.gitea import conftest as gitea
+from tests.gitea.bridges import NEEDS, program
 from tests.gitea.world import ASKER, BOT, World
 from tests.ops.patient import Patient, look, one, patient
 
@@ -258,3 +259,25 @@ async def test_a_forge_that_went_away_is_said_once(world: World, tmp_path: Path)
     line = may(configured(tmp_path, world))
     assert line.startswith("fail  permission: ")
     assert line.endswith("See there.")
+
+
+# --- gitea-mcp ---
+
+
+def test_the_bridge_of_official_mode_is_started_and_greeted(tmp_path: Path, world: World) -> None:
+    # GW-R-156
+    path = program(tmp_path, "--dialect", "1.0")
+    (tmp_path / "hook").write_text(SECRET)
+    mounts = ", ".join(f'"{folder}"' for folder in NEEDS)
+    more = (
+        f'webhook_secret_ref = "file:{tmp_path}/hook"\nreply_mode = "official"\n'
+        f'[gitea.mcp]\ncommand = "{path}"\n[agents]\nmounts = [{mounts}]\n'
+    )
+    here = configured(tmp_path, world, more=more)
+    line = one(forge.bridge(here.home, here.config), "gitea-mcp")
+    assert line == f"ok    gitea-mcp: {path} 1.0 greets back and writes comments by issue_write."
+    program(tmp_path, "--play", "exit")
+    line = one(forge.bridge(here.home, here.config), "gitea-mcp")
+    assert line.startswith("fail  gitea-mcp: gitea-mcp ended at its start (status 1): log: failed to start.")
+    scoped = configured(tmp_path, world)
+    assert look(forge.bridge(scoped.home, scoped.config)) == []

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import httpx
 import pytest
+from typer.testing import CliRunner
 
+from stationmaster.ops import standin
 from tests.ops.conftest import COMMAND
 
 # As a shell starts what it puts in the background: deaf to the interrupt key.
@@ -33,3 +35,10 @@ def test_a_stand_in_says_where_it_listens_and_ends_when_told(
             assert process.wait(60) == 0
         finally:
             process.kill()
+
+
+def test_the_stand_in_of_gitea_mcp_speaks_on_standard_input_and_output() -> None:
+    greeting = '{"jsonrpc": "2.0", "id": 1, "method": "initialize"}\n'
+    done = CliRunner().invoke(standin.app, ["gitea-mcp", "-t", "stdio", "--dialect", "0.4"], input=greeting)
+    assert json.loads(done.output)["result"]["serverInfo"] == {"name": "Gitea MCP Server", "version": "0.4"}
+    assert done.exit_code == 0

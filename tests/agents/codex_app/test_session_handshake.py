@@ -177,6 +177,21 @@ async def test_a_refused_collaboration_mode_is_downgraded_once(fake: MakeFake) -
     assert len(run.capability_downgrades) == 1
 
 
+async def test_a_tool_server_that_a_run_cannot_do_without_is_named(fake: MakeFake) -> None:
+    # GW-R-159: its words hold what would otherwise pass for a lost thread
+    words = (
+        "error creating thread: Fatal error: Failed to initialize session: required MCP servers failed to initialize: "
+        "gitea: program not found"
+    )
+    made = fake({"answers": {"thread/start": [error(-32603, words)], "thread/resume": [error(-32603, words)]}})
+    run = await made.launch()
+    for asked in (run.start_thread(), run.resume_thread("th-1")):
+        with pytest.raises(Unavailable, match="required MCP servers failed to initialize: gitea") as caught:
+            await asked
+        assert caught.value.code == "mcp_handshake_failed"
+    await run.close()
+
+
 async def test_another_refusal_of_a_turn_is_not_sent_again(fake: MakeFake) -> None:
     made = fake({"answers": {"turn/start": [error(-32600, "thread not found")]}}, model="m-1")
     run = await made.launch()

@@ -29,6 +29,8 @@ SILENT = (
 
 # What only an operator's request passes through; tests/journeys/test_operators.py and tests/ops/backup kill it there.
 _OPERATORS = {"backup.before_rename", "operate.accepted", "unblock.looked"}
+# What is found after an absence; tests/journeys/test_catchup.py kills it there.
+_FOUND = {"catchup.admitted"}
 _LATER = {
     "prepare.fetch.intended",
     "prepare.fetch.done",
@@ -53,7 +55,7 @@ def _first_tasks() -> Iterator[str]:
     for point in fault_points():
         if point in _COMMITS:
             yield from (f"{point}:{nth}" for nth in _COMMITS[point])
-        elif point not in _OPERATORS | _LATER | _FALLBACK | set(_TWICE):
+        elif point not in _OPERATORS | _FOUND | _LATER | _FALLBACK | set(_TWICE):
             yield point
     yield from (f"{point}:2" for point in _AGAIN)
 

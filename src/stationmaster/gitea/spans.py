@@ -151,7 +151,8 @@ class Reading:
 
     async def _move(self, part: Part, cursor: int, newest: int, fresh: int, taken: int) -> int:
         """Moves the cursor, and records the gap that was closed when there was one."""
-        faults.point("catchup.admitted")
+        if taken:
+            faults.point("catchup.admitted")
         to = max(cursor, newest)
         if taken or (fresh and self._reason != "timer"):
             gap = _Gap(self._instance, self._repo.id, self._key, part, cursor, to, fresh, taken, self._reason)

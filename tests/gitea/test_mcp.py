@@ -66,19 +66,27 @@ async def test_a_bridge_that_misbehaves_is_told_apart(world: World, tmp_path: Pa
 async def test_ac_08_a_broken_bridge_fails_the_task_with_one_receipt_until_it_is_mended(
     world: World, tmp_path: Path
 ) -> None:
-    # GW-R-247 AC-08, GW-R-157, GW-R-200: no start receipt, no clone, no second try
+    # GW-R-247 AC-08, GW-R-157, GW-R-158, GW-R-159, GW-R-200, GW-R-201, GW-R-202: no clone, no second try
+    broken = {
+        "missing": ("mcp_command_missing", "gitea-mcp is not installed"),
+        "exit": ("mcp_spawn_failed", "gitea-mcp ended at its start"),
+        "refuses": ("mcp_handshake_failed", "gitea-mcp did not shake hands"),
+    }
+    for number, (play, (code, words)) in enumerate(broken.items(), 1):
+        gear = official(world, tmp_path / "bin", "--play", play)
+        if play == "missing":
+            shutil.move(gear.settings.mcp_command, tmp_path / "gone")
+        hold = await world.claim(await mention(world, "please fix it"))
+        await turn.work(gear, hold.task, hold.lease, Signals())
+        task = await world.task(hold.task.id)
+        assert (task.state, task.error_code, task.attempt) == ("failed", code, 0)
+        receipts = [text.split("\n")[0] for text in world.said()]
+        assert (len(receipts), receipts[-1]) == (number, f"giteabot: the task failed: {words}.")
+        assert await world.lease(task) is None
+        [result] = await world.history(task, "mcp.preflight.result")
+        assert (result.outcome, (result.data or {})["code"]) == ("failed", code)
+        assert not gear.layout.bare(task.repository_id).exists()
     gear = official(world, tmp_path / "bin")
-    program = gear.settings.mcp_command
-    shutil.move(program, f"{program}.gone")
-    hold = await world.claim(await mention(world, "please fix it"))
-    await turn.work(gear, hold.task, hold.lease, Signals())
-    task = await world.task(hold.task.id)
-    assert (task.state, task.error_code, task.attempt) == ("failed", "mcp_command_missing", 0)
-    assert [text.split("\n")[0] for text in world.said()] == ["giteabot: the task failed: gitea-mcp is not installed."]
-    assert await world.lease(task) is None
-    [result] = await world.history(task, "mcp.preflight.result")
-    assert (result.outcome, (result.data or {})["code"]) == ("failed", "mcp_command_missing")
-    shutil.move(f"{program}.gone", program)
     again = await world.claim(await mention(world, "please try again"))
     assert await mcp.preflight(gear, again, again.task)
 

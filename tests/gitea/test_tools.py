@@ -174,7 +174,7 @@ async def test_a_reply_retry_only_replies(world: World) -> None:
         said = await at.call(tool, **args)
         assert (said.ok, said.text) == (
             False,
-            "This turn is only for posting your answer. Call reply with your final text.",
+            "This turn is only for posting your answer. Post your final text.",
         )
     assert (await at.call("reply", body="Once more.")).ok
 

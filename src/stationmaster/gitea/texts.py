@@ -267,7 +267,7 @@ def turn_prompt(
 
 def steer_prompt(author: str, instruction: str, key: str) -> str:
     """Writes what is said into a turn that runs already: a further request of the same conversation."""
-    lead = "Somebody wrote while you work. Follow it in this turn too, before you call reply; one answer covers both."
+    lead = "Somebody wrote while you work. Follow it in this turn too, before you answer; one answer covers both."
     return f"{lead}\n\n" + _block(f"Request of {word(author)}", instruction[:_LONGEST_REQUEST], key)
 
 

@@ -175,7 +175,7 @@ class Tools:
             raise Illegal(
                 "This turn is only for posting your answer.",
                 code=codes.INVALID_STATE,
-                hint="Call reply with your final text.",
+                hint="Post your final text.",
             )
 
     async def _issue_read(self, given: dict[str, Any]) -> ToolAnswer:

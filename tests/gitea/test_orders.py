@@ -8,7 +8,18 @@ import msgspec
 import pytest
 
 from stationmaster.command import Cmd
-from stationmaster.gitea import actions, codes, conclude, operate, order_texts, order_words, receipts, store, webhook
+from stationmaster.gitea import (
+    actions,
+    codes,
+    conclude,
+    operate,
+    order_texts,
+    order_words,
+    orders,
+    receipts,
+    store,
+    webhook,
+)
 from stationmaster.gitea.gear import Hold
 from stationmaster.gitea.model import Order, Task
 from stationmaster.gitea.orders import Orders
@@ -288,6 +299,19 @@ async def test_a_lost_answer_of_the_forge_is_read_back_not_repeated(world: World
     await say(world, "help")
     await duty.tick(0)
     assert await world.port.read(store.open_notes, "default") == []
+    assert len(world.said()) == 1
+
+
+async def test_a_note_whose_author_died_is_posted_by_the_next_who_looks(world: World, duty: Orders) -> None:
+    # GW-R-188
+    await say(world, "help")
+    (order,) = await open_orders(world)
+    cmd = Cmd("order.carry_out", "system", "test:die")
+    first = await world.port.do(cmd, orders.carry_out, order.id, world.gear.settings)
+    assert await world.port.do(cmd, orders.carry_out, order.id, world.gear.settings) == orders.Carried()
+    assert (first.note, world.said()) == (order.id, [])
+    await duty.tick(0)
+    await Orders(world.gear).tick(0)
     assert len(world.said()) == 1
 
 

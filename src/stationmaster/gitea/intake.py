@@ -79,6 +79,8 @@ def _order(tx: Tx, said: Normalised, settings: GiteaSettings, word: Word) -> Tak
     if repository.state == "disabled" and word != "stop":
         raise RepositoryDisabled
     if word == "retry":
+        # Of two at the same moment the second finds the task of the first.
+        tx.alone(f"gitea.retry\n{said.resource_key}")
         again = order_words.to_do_again(tx, repository.id, said)
         if again is not None:
             session_id, _ = registry.session(tx, said, repository)

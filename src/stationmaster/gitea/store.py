@@ -251,7 +251,7 @@ def order(reader: Reader, order_id: str) -> Order:
     return read(row, Order)
 
 
-def open_orders(reader: Reader, instance_id: str, limit: int = 100) -> list[Order]:
+def open_orders(reader: Reader, instance_id: str, limit: int = 1000) -> list[Order]:
     """Returns the orders that are not carried out, oldest first."""
     return [read(row, Order) for row in reader.many(Q.open_orders, instance_id=instance_id, limit=limit)]
 

@@ -94,9 +94,10 @@ def _confirm(tx: Tx, key: str) -> None:
     tx.move(COMMENT, key, "confirm", rev=row.rev, native_id=77, updated_at=tx.now)
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture
 async def house(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock) -> AsyncIterator[House]:
-    rig = Rig.on(database(request, request.param), clock)
+    """On SQLite, but for the test that asks for PostgreSQL as well."""
+    rig = Rig.on(database(request, getattr(request, "param", "sqlite")), clock)
     port = Dispatch(rig.ledger, threads=1)
     folders = {"runs": tmp_path / "runs", "codex_homes": tmp_path / "codex/repos", "scratch": tmp_path / "scratch"}
     yield House(rig, retention.made(port, Keep(), **folders), tmp_path)
@@ -133,6 +134,7 @@ async def test_many_are_forgotten_in_small_commands(house: House) -> None:  # GW
     assert await house.retention.tick(0) == 0
 
 
+@pytest.mark.parametrize("house", ["sqlite", "postgres"], indirect=True)
 async def test_each_kind_goes_at_its_own_time_and_the_proof_stays(house: House) -> None:
     # K9, GW-R-229; issue 3 section 3
     rig = house.rig

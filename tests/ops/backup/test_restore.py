@@ -201,9 +201,17 @@ async def test_a_kill_in_the_middle_leaves_nothing_that_verifies(house: House, t
     assert create.make(house.source, tmp_path / "one.tar").file.exists()
 
 
-async def test_only_an_empty_home_is_filled(house: House) -> None:
+async def test_only_an_empty_home_is_filled_and_only_by_a_program_that_is_not_older(house: House) -> None:
     made = create.make(house.source, house.folder / "one.tar")
     there = house.elsewhere()
+    assert made.manifest.schema["control"] > 1
+    older = tuple(
+        replace(part, package="stationmaster.inbox" if part.name == "control" else part.package, machines=())
+        for part in SLICES
+    )
+    with pytest.raises(Invalid, match="newer program") as refused:
+        restore.restore(replace(house.judge, slices=older), _target(there), made.file)
+    assert refused.value.code == "database_newer"
     restore.restore(house.judge, _target(there), made.file)
     assert isinstance(there.database, Path)
     before = there.database.read_bytes()
@@ -228,16 +236,6 @@ async def test_a_restore_that_was_broken_off_begins_anew_and_nothing_starts_befo
     assert isinstance(there.database, Path)
     with Ledger.open(there.database, SLICES, clock=SystemClock()) as ledger:
         assert ledger.read(store.find_task, house.job.task.id) is not None
-
-
-async def test_a_backup_of_a_newer_program_is_refused(house: House) -> None:
-    made = create.make(house.source, house.folder / "one.tar")
-    older = tuple(replace(part, package="stationmaster.inbox") if part.name == "control" else part for part in SLICES)
-    assert made.manifest.schema["control"] > 1
-    judge = replace(house.judge, slices=tuple(replace(part, machines=()) for part in older))
-    with pytest.raises(Invalid, match="newer program") as refused:
-        restore.restore(judge, _target(house.elsewhere()), made.file)
-    assert refused.value.code == "database_newer"
 
 
 async def test_a_name_that_is_taken_or_impossible_is_said(house: House) -> None:

@@ -46,7 +46,7 @@ def _twenty_streams(ledger: Ledger, chunks: int = 3) -> list[BaseException]:
     return failures
 
 
-def test_twenty_runs_stream_beside_a_long_reader_and_the_log_shrinks_once_it_is_over(
+def test_bug_9_twenty_runs_stream_beside_a_long_reader_and_the_log_shrinks_once_it_is_over(
     ledger: Ledger, tmp_path: Path
 ) -> None:
     # issue 3 section 4, bug 9
@@ -74,7 +74,7 @@ def test_twenty_runs_stream_beside_a_long_reader_and_the_log_shrinks_once_it_is_
     assert ledger.read(jobs.kept_events, "run_19") == 3 * 64
 
 
-def test_readers_that_follow_one_another_without_a_gap_do_not_keep_the_log_growing(
+def test_bug_9_readers_that_follow_one_another_without_a_gap_do_not_keep_the_log_growing(
     ledger: Ledger, tmp_path: Path
 ) -> None:
     # issue 3 section 4, bug 9: SQLite alone never finds a moment without a reader

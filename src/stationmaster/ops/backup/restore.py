@@ -17,7 +17,7 @@ from typing import Any
 from stationmaster import canonical
 from stationmaster.command import Cmd
 from stationmaster.errors import Illegal, Invalid, NotFound, Unavailable
-from stationmaster.gitea import restored
+from stationmaster.gitea.restored import tell as tell_restored
 from stationmaster.ledger import checkup
 from stationmaster.ledger.ledger import Ledger, PostgresSettings
 from stationmaster.ops.backup import archive, postgres, proof, trees
@@ -165,7 +165,7 @@ def _tell(target: Target, manifest: Manifest) -> None:
     """Brings the ledger up to this program and writes into its history where it came from."""
     with target.open() as ledger:
         cmd = Cmd("backup.restore", target.actor, "door")
-        ledger.do(cmd, restored.tell, made_at=manifest.made_at, last_seq=manifest.last_seq, product=manifest.product)
+        ledger.do(cmd, tell_restored, made_at=manifest.made_at, last_seq=manifest.last_seq, product=manifest.product)
 
 
 def _clear_broken_off(home: Home) -> None:

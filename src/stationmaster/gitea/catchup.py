@@ -187,7 +187,9 @@ class Catchup:
         except (Unusable, NotFound) as error:
             # Gone, hidden from the bot now, or not one that can be worked in: that is no failure of the reading.
             await self._cannot(native_id, error.code)
-        except (Unavailable, Denied) as error:
+        except Stale:
+            raise
+        except StationmasterError as error:
             if error.code in {*_AWAY, codes.FORGE_AUTH}:
                 raise
             await self._failed(under_way, native_id, error)
@@ -255,9 +257,9 @@ class Catchup:
         ref = None if watched is None else RepoRef(watched.owner, watched.name, native_id)
         for last in (False, True):
             seen = await self._repository(native_id, ref)
-            reading, until = await self._reading(seen, reason), self._until()
+            reading = await self._reading(seen, reason)
             try:
-                await reading.all(until)
+                await reading.all(self._now_there())
                 break
             except Moved as moved:
                 if last:
@@ -268,10 +270,10 @@ class Catchup:
                 tally.taken += reading.tally.taken
         await self._gear.port.hot(watch.looked, self._instance, native_id, None)
 
-    def _until(self) -> int:
+    def _now_there(self) -> int:
         at = self._gear.forge.date
         assert at is not None, "BUG: the forge has just answered"  # noqa: S101 - with its repository
-        return at - int(self._gear.settings.catchup.settle_s * MICROS)
+        return at
 
     async def _repository(self, native_id: int, ref: RepoRef | None) -> Repository:
         """Returns a repository as the forge has it; its number decides, for another may have taken its name."""

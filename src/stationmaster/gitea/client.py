@@ -247,8 +247,8 @@ class Forge:
     ) -> list[T]:
         """Reads a whole span of time, or raises TooMany when it holds more rows than `most`.
 
-        The later bound is what makes it complete: a span that is over can only lose rows, by a deletion or a later
-        change. Then a page may have skipped one, which the forge's own count tells: that is an error, to be read again.
+        A span that is over can only lose rows, by a deletion or a later change. Then a page may have skipped one, which
+        the forge's own count tells: that is an error, to be read again. One page is complete by itself.
         """
         # The forge compares whole seconds.
         since, before = (clock.iso(at - at % clock.MICROS) for at in span)

@@ -52,13 +52,14 @@ SELECT count(*) AS repositories, sum(CASE WHEN error_code IS NULL THEN 0 ELSE 1 
 FROM gitea_watch WHERE instance_id = :instance_id;
 
 -- name: move_cursor :run
-INSERT INTO gitea_cursor (instance_id, native_id, kind, read_to, moved_at)
-VALUES (:instance_id, :native_id, :kind, :read_to, :at)
-ON CONFLICT (instance_id, native_id, kind) DO UPDATE SET read_to = excluded.read_to, moved_at = excluded.moved_at
-WHERE excluded.read_to > gitea_cursor.read_to;
+INSERT INTO gitea_cursor (instance_id, native_id, kind, read_to, new_from, moved_at)
+VALUES (:instance_id, :native_id, :kind, :read_to, :new_from, :at)
+ON CONFLICT (instance_id, native_id, kind) DO UPDATE SET read_to = excluded.read_to, new_from = excluded.new_from,
+  moved_at = excluded.moved_at
+WHERE excluded.read_to >= gitea_cursor.read_to AND excluded.new_from >= gitea_cursor.new_from;
 
 -- name: cursor :one
-SELECT read_to FROM gitea_cursor WHERE instance_id = :instance_id AND native_id = :native_id AND kind = :kind;
+SELECT read_to, new_from FROM gitea_cursor WHERE instance_id = :instance_id AND native_id = :native_id AND kind = :kind;
 
 -- Forges ----------------------------------------------------------------------------------------------------------
 

@@ -1,13 +1,12 @@
 """Reads one repository from where it was read to, span of time by span of time, and admits what asks something.
 
 A cursor moves only after everything up to it was admitted: a crash in between reads again, and the content key keeps
-what was taken from being taken twice. Bounds are the forge's own times. The latest moments are left to the deliveries
-that may be on their way.
+what was taken from being taken twice. Where it stands is told by the forge's own times of change.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal, TypeVar
@@ -17,7 +16,7 @@ import structlog
 from stationmaster import faults
 from stationmaster.clock import MICROS, from_iso, iso
 from stationmaster.command import Cmd, LedgerPort
-from stationmaster.errors import Stale, StationmasterError, Unavailable
+from stationmaster.errors import NotFound, Stale, Unavailable
 from stationmaster.gitea import codes, found, intake, looks, watch
 from stationmaster.gitea.client import Forge, RepoRef, TooMany
 from stationmaster.gitea.found import Words
@@ -25,16 +24,21 @@ from stationmaster.gitea.intake import Taken
 from stationmaster.gitea.looks import Look
 from stationmaster.gitea.normalise import Normalised, Repo, Rules, Unusable, repo_key
 from stationmaster.gitea.settings import GiteaSettings
-from stationmaster.gitea.watch import Part, Watch
+from stationmaster.gitea.watch import Cursor, Part, Watch
 from stationmaster.gitea.wire import CommentRow, Issue
 from stationmaster.ledger.tx import Tx
 
+Row = CommentRow | Issue
 Reason = Literal["start", "outage", "timer", "asked", "look"]
 
 # What is read before anything of it is admitted; a longer span is cut in two.
 _MOST_ROWS = 500
+_ONE_PAGE = 50
 _NO_LIMIT = 10_000_000
 _MOST_TRIES = 3
+# Later than any change that the forge can show, whoever tells its time.
+_AHEAD = 3_650 * 86_400 * MICROS
+_LATELY = 120 * MICROS
 _MOST_RIVALS = 10
 
 R = TypeVar("R")
@@ -71,7 +75,7 @@ class _Gap:
     repo_key: str
     part: Part
     since: int
-    until: int
+    to: Cursor
     found: int
     taken: int
     reason: Reason
@@ -89,82 +93,108 @@ class Reading:
         self._reason = reason
         self._instance = desk.rules.instance_id
 
-    async def all(self, until: int) -> None:
-        """Reads everything that changed up to a time: texts and reviews first, then the comments on them."""
-        await self._part("issues", until)
-        await self._part("comments", until)
+    async def all(self, now: int) -> None:
+        """Reads all there is to read at a time of the forge: texts and reviews first, then the comments on them."""
+        await self._part("issues", now)
+        await self._part("comments", now)
 
     async def look(self, wishes: list[Look]) -> None:
         """Reads one issue or pull request of which an event said too little."""
         kind, number = wishes[0].kind, wishes[0].number
-        floor, _ = await self._floor("issues")
+        floor = self._before((await self._cursor("issues")).new_from)
         if kind == "pull_request":
-            await self._take(await self._said_in_reviews(number, floor, None))
+            said = await self._said_in_reviews(number, floor)
         else:
-            issue = await self._desk.forge.get_issue(self._ref, number)
-            words = self._readable(found.of_issue, issue)
-            await self._take([words] if words is not None and words.created_at >= floor else [])
+            words = self._readable(found.of_issue, await self._desk.forge.get_issue(self._ref, number))
+            said = [words] if words is not None and words.created_at >= floor else []
+        await self._take(said)
         cmd = Cmd("look.done", "system", f"look:{wishes[0].id}", refs=self._refs())
         await self._desk.port.do(cmd, _look_done, wishes, self.tally)
 
     # --- spans ---
 
-    async def _floor(self, part: Part) -> tuple[int, int]:
-        """Returns from when on something counts as new, and where the cursor stands."""
-        at = await self._desk.port.read(watch.read_to, self._instance, self._watched.native_id, part)
-        at = self._watched.began_at if at is None else at
-        overlap = int(self._desk.settings.catchup.overlap_s * MICROS)
-        return max(at - overlap, self._watched.began_at), at
+    async def _cursor(self, part: Part) -> Cursor:
+        at = await self._desk.port.read(watch.cursor, self._instance, self._watched.native_id, part)
+        return at or Cursor(self._watched.began_at, self._watched.began_at)
 
-    async def _part(self, part: Part, until: int) -> None:
-        floor, cursor = await self._floor(part)
-        lower = floor
-        while lower <= until:
-            rows, upper = await self._span(part, lower, until)
+    def _before(self, at: int) -> int:
+        """Returns a time a little earlier, for what the forge dates early and shows late; never before the watch."""
+        return max(at - int(self._desk.settings.catchup.overlap_s * MICROS), self._watched.began_at)
+
+    async def _part(self, part: Part, now: int) -> None:
+        cursor = await self._cursor(part)
+        # What was written before was met by an earlier reading, whatever changed it since.
+        floor = self._before(cursor.new_from)
+        # The latest moments are left to the deliveries that may be on their way.
+        until = now - int(self._desk.settings.catchup.settle_s * MICROS)
+        async for rows, last in self._spans(part, self._before(cursor.read_to), now):
             before = self.tally.taken
             await self._take(await self._new_words(rows, floor, until))
-            newest = max((_changed_at(row) for row in rows), default=0)
-            fresh = sum(1 for row in rows if _changed_at(row) > cursor)
+            newest = min(until, max((_changed_at(row) for row in rows), default=0))
+            fresh = sum(1 for row in rows if cursor.read_to < _changed_at(row) <= until)
             self.tally.found += fresh
-            cursor = await self._move(part, cursor, newest, fresh, self.tally.taken - before)
-            if upper >= until:
-                break
-            lower = upper
+            to = max(cursor.read_to, newest)
+            moved = Cursor(to, to if last else cursor.new_from)
+            await self._move(part, cursor, moved, fresh, self.tally.taken - before)
+            cursor = moved
 
-    async def _span(self, part: Part, lower: int, upper: int) -> tuple[list[CommentRow] | list[Issue], int]:
+    async def _spans(self, part: Part, lower: int, now: int) -> AsyncIterator[tuple[list[Row], bool]]:
+        """Yields the rows that changed from `lower` on, span after span, and whether they are the last.
+
+        One page is one moment of the forge. More are read up to a moment that is over, in which nothing can appear any
+        more, and then from there on: what changes while we read is met at the end.
+        """
+        end = now + _AHEAD
+        try:
+            page = await self._rows(part, lower, end, _ONE_PAGE)
+        except TooMany:
+            page = None
+        if page is not None:
+            yield page, True
+            return
+        over = now - _LATELY
+        while lower < over:
+            rows, lower = await self._piece(part, lower, over)
+            yield rows, False
+        yield await self._rows(part, lower, end, _NO_LIMIT), True
+
+    async def _piece(self, part: Part, lower: int, upper: int) -> tuple[list[Row], int]:
         """Returns the rows of a span that begins at `lower`, and where it ends: earlier when there are too many."""
-        tries = 0
         while True:
             most = _MOST_ROWS if upper - lower > MICROS else _NO_LIMIT
+            try:
+                return await self._rows(part, lower, upper, most), upper
+            except TooMany:
+                upper = lower + (upper - lower) // 2
+
+    async def _rows(self, part: Part, lower: int, upper: int, most: int) -> list[Row]:
+        forge, tries = self._desk.forge, 0
+        while True:
             await self._desk.check()
             try:
                 if part == "comments":
-                    return await self._desk.forge.list_changed_comments(self._ref, lower, upper, most=most), upper
-                return await self._desk.forge.list_changed_issues(self._ref, lower, upper, most=most), upper
-            except TooMany:
-                upper = lower + (upper - lower) // 2
+                    return [*await forge.list_changed_comments(self._ref, lower, upper, most=most)]
+                return [*await forge.list_changed_issues(self._ref, lower, upper, most=most)]
             except Unavailable as error:
                 # Somebody changed or removed something between two pages: the span has other rows now.
                 tries += 1
                 if error.code != codes.FORGE_PARTIAL or tries >= _MOST_TRIES:
                     raise
 
-    async def _move(self, part: Part, cursor: int, newest: int, fresh: int, taken: int) -> int:
+    async def _move(self, part: Part, cursor: Cursor, to: Cursor, fresh: int, taken: int) -> None:
         """Moves the cursor, and records the gap that was closed when there was one."""
         if taken:
             faults.point("catchup.admitted")
-        to = max(cursor, newest)
         if taken or (fresh and self._reason != "timer"):
-            gap = _Gap(self._instance, self._repo.id, self._key, part, cursor, to, fresh, taken, self._reason)
+            gap = _Gap(self._instance, self._repo.id, self._key, part, cursor.read_to, to, fresh, taken, self._reason)
             cmd = Cmd("catchup.gap", "system", "tick:catchup", refs=self._refs())
             await self._desk.port.do(cmd, _close_gap, gap)
-        elif to > cursor:
+        elif to != cursor:
             await self._desk.port.hot(watch.move, self._instance, self._repo.id, part, to)
-        return to
 
     # --- what was said ---
 
-    async def _new_words(self, rows: list[CommentRow] | list[Issue], floor: int, until: int) -> list[Words]:
+    async def _new_words(self, rows: list[Row], floor: int, until: int) -> list[Words]:
         """Returns what was written since `floor`, and comments that were changed since then."""
         new: list[Words] = []
         for row in rows:
@@ -178,14 +208,20 @@ class Reading:
             if words is not None and words.created_at >= floor:
                 new.append(words)
             if row.is_pull:
-                new += await self._said_in_reviews(row.number, floor, until)
-        return sorted(new, key=lambda words: (words.created_at, words.native_id))
+                new += await self._said_in_reviews(row.number, floor)
+        ripe = [words for words in new if words.updated_at <= until]
+        return sorted(ripe, key=lambda words: (words.created_at, words.native_id))
 
-    async def _said_in_reviews(self, number: int, floor: int, until: int | None) -> list[Words]:
-        """Returns what reviews of a pull request and their remarks on code said within a time."""
+    async def _said_in_reviews(self, number: int, floor: int) -> list[Words]:
+        """Returns what reviews of a pull request and their remarks on code said since a time."""
         said: list[Words] = []
         await self._desk.check()
-        for review in await self._desk.forge.list_reviews(self._ref, number):
+        try:
+            reviews = await self._desk.forge.list_reviews(self._ref, number)
+        except NotFound:
+            await self._still_there()
+            return []
+        for review in reviews:
             words = self._readable(partial(found.of_review, number=number), review)
             if words is None:
                 continue
@@ -196,7 +232,12 @@ class Reading:
             for remark in await self._desk.forge.list_review_comments(self._ref, number, review.id):
                 read = self._readable(partial(found.of_remark, number=number, review=words), remark)
                 said += [] if read is None else [read]
-        return [each for each in said if each.created_at >= floor and (until is None or each.created_at <= until)]
+        return [each for each in said if each.created_at >= floor]
+
+    async def _still_there(self) -> None:
+        """Raises NotFound when it is the repository that is gone or hidden: then nothing of it counts as read."""
+        await self._desk.check()
+        await self._desk.forge.get_repository(self._ref)
 
     def _readable(self, read: Callable[[R], Words | None], row: R) -> Words | None:
         try:
@@ -225,10 +266,9 @@ class Reading:
             return await found.complete(self._desk.forge, self._ref, self._repo, words, asked, self._desk.rules)
         except Unusable as problem:
             _log.warning("catchup.unreadable", repository=self._key, problem=problem.message)
-        except StationmasterError as error:
-            # The issue is gone with everything on it; whatever else fails, fails the reading.
-            if error.code != codes.FORGE_NOT_FOUND:
-                raise
+        except NotFound:
+            # The issue is gone with everything on it.
+            await self._still_there()
         return None
 
     async def _admit(self, said: Normalised) -> bool:
@@ -269,13 +309,14 @@ def take(tx: Tx, said: Normalised, settings: GiteaSettings) -> bool:
 
 
 def _close_gap(tx: Tx, gap: _Gap) -> None:
-    watch.move(tx, gap.instance_id, gap.native_id, gap.part, gap.until)
-    watch.gap_closed(tx, gap.instance_id, gap.repo_key, since=gap.since, until=gap.until, taken=gap.taken)
+    watch.move(tx, gap.instance_id, gap.native_id, gap.part, gap.to)
+    until = gap.to.read_to
+    watch.gap_closed(tx, gap.instance_id, gap.repo_key, since=gap.since, until=until, taken=gap.taken)
     tx.event(
         "catchup.gap",
         part=gap.part,
         since=iso(gap.since),
-        until=iso(gap.until),
+        until=iso(until),
         found=gap.found,
         taken=gap.taken,
         reason=gap.reason,
@@ -287,7 +328,7 @@ def _look_done(tx: Tx, wishes: list[Look], tally: Tally) -> None:
     tx.event("look.done", looks=[look.id for look in wishes], taken=tally.taken)
 
 
-def _changed_at(row: CommentRow | Issue) -> int:
+def _changed_at(row: Row) -> int:
     try:
         return from_iso(row.updated_at)
     except (ValueError, OverflowError):

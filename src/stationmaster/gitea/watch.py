@@ -30,6 +30,16 @@ class Watch(msgspec.Struct, frozen=True):
     error_code: str | None
 
 
+class Cursor(msgspec.Struct, frozen=True):
+    """How far a part of a repository was read: every change up to `read_to`, everything written up to `new_from`.
+
+    The second stays behind while a long reading is under way: what was written early and changed late is met last.
+    """
+
+    read_to: int
+    new_from: int
+
+
 class Listing(msgspec.Struct, frozen=True):
     """What is known of a forge: when it last said which repositories there are, and how the last round went."""
 
@@ -64,15 +74,23 @@ def looked(hot: HotTx, instance_id: str, native_id: int, error_code: str | None)
     hot.run(Q.watch_looked, instance_id=instance_id, native_id=native_id, at=hot.now, error_code=error_code)
 
 
-def read_to(reader: Reader, instance_id: str, native_id: int, part: Part) -> int | None:
-    """Returns the newest change, by the forge's clock, that was read and needs nothing more."""
+def cursor(reader: Reader, instance_id: str, native_id: int, part: Part) -> Cursor | None:
+    """Returns how far a part of a repository was read."""
     row = reader.one(Q.cursor, instance_id=instance_id, native_id=native_id, kind=part)
-    return None if row is None else int(row["read_to"])
+    return None if row is None else read(row, Cursor)
 
 
-def move(hot: HotTx, instance_id: str, native_id: int, part: Part, to: int) -> None:
+def move(hot: HotTx, instance_id: str, native_id: int, part: Part, to: Cursor) -> None:
     """Moves a cursor on, never back; only after everything up to there was admitted."""
-    hot.run(Q.move_cursor, instance_id=instance_id, native_id=native_id, kind=part, read_to=to, at=hot.now)
+    hot.run(
+        Q.move_cursor,
+        instance_id=instance_id,
+        native_id=native_id,
+        kind=part,
+        read_to=to.read_to,
+        new_from=to.new_from,
+        at=hot.now,
+    )
 
 
 def listing(reader: Reader, instance_id: str) -> Listing | None:

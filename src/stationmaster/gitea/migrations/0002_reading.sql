@@ -31,12 +31,14 @@ CREATE TABLE gitea_watch (
   PRIMARY KEY (instance_id, native_id)
 );
 
--- How far a repository was read, in the forge's own time; what is not newer was taken or needs nothing. Hot.
+-- How far a repository was read, in the forge's own time: every change up to `read_to`, and, which is earlier while a
+-- long reading is under way, everything that was written up to `new_from`. Hot.
 CREATE TABLE gitea_cursor (
   instance_id TEXT NOT NULL,
   native_id INT64 NOT NULL,
   kind TEXT NOT NULL CHECK (kind IN ('comments', 'issues')),
   read_to INT64 NOT NULL,
+  new_from INT64 NOT NULL,
   moved_at INT64 NOT NULL,
   PRIMARY KEY (instance_id, native_id, kind)
 );

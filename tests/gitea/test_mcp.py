@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +15,7 @@ from stationmaster.errors import Unavailable
 from stationmaster.gitea import mcp, turn
 from stationmaster.gitea.bridge import CommentTool
 from stationmaster.gitea.run import Signals
+from tests.agents.codex_app import fake_app_server
 from tests.gitea.bridges import official
 from tests.gitea.life import mention
 from tests.gitea.world import World
@@ -113,3 +117,49 @@ def test_the_token_is_in_the_environment_of_the_child_alone(world: World, tmp_pa
     assert token not in str(entry)
     assert (entry["command"], entry["args"]) == ("/opt/gitea-mcp", ["-t", "stdio"])
     assert (entry["required"], entry["default_tools_approval_mode"]) == (True, "approve")
+
+
+def elicitation(number: int, server: str, **meta: str) -> dict[str, Any]:
+    about = {"threadId": "th-1", "turnId": "tu-1", "serverName": server, "mode": "form", "message": "Allow it?"}
+    return {"id": number, "method": "mcpServer/elicitation/request", "params": {**about, "_meta": meta or None}}
+
+
+async def test_only_a_call_of_the_bridge_is_allowed_and_every_answer_is_in_the_history(
+    world: World, tmp_path: Path
+) -> None:
+    # GW-R-141, GW-R-146, GW-R-151, GW-R-152: with an app-server that asks
+    gear = official(world, tmp_path / "bin")
+    over = {"threadId": "th-1", "turn": {"id": "tu-1", "status": "completed"}}
+    ended = {"method": "turn/completed", "params": over}
+    asks = [
+        elicitation(90, "gitea", codex_approval_kind="mcp_tool_call"),
+        elicitation(91, "other", codex_approval_kind="mcp_tool_call"),
+    ]
+    log, plan, command = tmp_path / "log", tmp_path / "plan.json", tmp_path / "codex"
+    plan.write_text(json.dumps({"log": str(log), "after": {"turn/start": asks}, "answered": {"91": [ended]}}))
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} {fake_app_server.__file__} {plan} "$@"\n')
+    command.chmod(0o755)
+    codex = replace(gear.codex, command=command, close_grace_s=5.0)
+    gear = replace(gear, codex=codex, station=replace(gear.station, isolation="codex_only"))
+    task = await mention(world, "please fix it")
+    for words in ("one", "two"):
+        hold = await world.claim(task)
+        await turn.work(gear, hold.task, hold.lease, Signals())
+        assert (await world.task(task.id)).state == "waiting_user"
+        if words == "one":
+            task = await mention(world, words)
+    told = [entry.data or {} for entry in await world.history(task, "agent.request")]
+    assert [(each["answer"], each["what"]) for each in told] == [
+        ("accept", "gitea: Allow it?"),
+        ("cancel", "other: Allow it?"),
+    ] * 2
+    heard = [json.loads(line) for line in log.read_text().splitlines()]
+    asked = {message["method"]: message["params"] for message in heard if "params" in message and "method" in message}
+    for method in ("thread/start", "thread/resume"):
+        server = asked[method]["config"]["mcp_servers"]["gitea"]
+        assert server["env"]["GITEA_HOST"] == gear.settings.base_url
+        assert server["env"]["GITEA_ACCESS_TOKEN"] == gear.settings.token.reveal()
+        assert server["env"]["STATIONMASTER_RUN"].startswith("run_")
+        assert (server["args"], server["required"]) == (["-t", "stdio"], True)
+    assert [tool["name"] for tool in asked["thread/start"]["dynamicTools"]] == ["publish"]
+    assert world.said()[1:] == []

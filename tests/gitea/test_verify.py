@@ -10,6 +10,7 @@ from stationmaster.gitea import actions, codes, marker, receipts, texts, verify
 from stationmaster.gitea.gear import Hold
 from stationmaster.gitea.model import Comment, Task
 from stationmaster.ledger import history
+from stationmaster.ledger.tx import Tx
 from tests.gitea.world import BOT, World
 from tests.support import eventually
 
@@ -124,6 +125,22 @@ async def test_further_answers_change_nothing(world: World) -> None:
     assert (await world.comment(actions.final_key(task.id, run_id))).native_id == first
     [observed] = await world.history(task, "reply.duplicate_observed")
     assert (await world.port.read(history.refs, observed.seq))["comment"] == [str(second)]
+
+
+async def test_a_comment_that_the_bridge_named_counts_among_several_and_alone_proves_nothing(world: World) -> None:
+    # GW-R-161, GW-R-176
+    hold, run_id = await ran(world)
+    first, second = (bot_says(world, answer(hold.task, run_id)) for _ in range(2))
+
+    def named(tx: Tx) -> None:
+        tx.event("mcp.call_observed", refs={"task": hold.task.id, "turn": run_id}, comment=second)
+        tx.event("mcp.call_observed", refs={"task": hold.task.id, "turn": run_id}, comment=999_999)
+
+    await world.do("run.note", hold.task, named)
+    assert (await settled(world, hold)).state == "succeeded"
+    assert (await world.comment(actions.final_key(hold.task.id, run_id))).native_id == second
+    [observed] = await world.history(hold.task, "reply.duplicate_observed")
+    assert (await world.port.read(history.refs, observed.seq))["comment"] == [str(first)]
 
 
 # --- missing --------------------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from stationmaster.gitea.gear import Gear, Hold
 from stationmaster.gitea.machine import COMMENT
 from stationmaster.gitea.model import Comment, Task
 from stationmaster.gitea.settings import GiteaSettings
+from stationmaster.ledger import history
 from stationmaster.ledger import lease as leases
 from stationmaster.ledger.lease import Lease
 from stationmaster.ledger.tx import Reader, Tx
@@ -61,13 +62,17 @@ Seen = Found | Missing | Unknown
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """What is looked for: the accepted turns (GW-R-166); `quiet_at` is when silence means absence."""
+    """What is looked for: the accepted turns (GW-R-166); `quiet_at` is when silence means absence.
+
+    `reported` are comments that a call of the bridge named: among several answers one of these counts (GW-R-161).
+    """
 
     task: Task
     turns: tuple[str, ...]
     proven: Comment | None
     quiet_at: int
     now: int
+    reported: frozenset[int] = frozenset()
 
 
 async def look(gear: Gear, task: Task) -> Seen:
@@ -113,7 +118,7 @@ async def _read(gear: Gear, wanted: _Wanted) -> Seen:
     ]
     if not matching:
         return Missing()
-    first, *rest = sorted(matching, key=lambda each: each.id)
+    first, *rest = sorted(matching, key=lambda each: (each.id not in wanted.reported, each.id))
     mark = marker.only(first.body)
     return Found(first.id, mark.turn_id if mark else "", first.body, tuple(each.id for each in rest))
 
@@ -129,7 +134,14 @@ def _wanted(reader: Reader, task_id: str, posts: CommentChannel) -> _Wanted:
         for each in tries.of(reader, posts.action, row.id)
         if each.outcome in {None, "unknown"}
     ]
-    return _Wanted(task, turns, proven, max(quiet, default=0), reader.now)
+    reported = {
+        (entry.data or {}).get("comment")
+        for turn in turns
+        for entry in history.by_ref(reader, "turn", turn)
+        if entry.name == "mcp.call_observed"
+    }
+    named = frozenset(number for number in reported if isinstance(number, int))
+    return _Wanted(task, turns, proven, max(quiet, default=0), reader.now, named)
 
 
 def accepted(reader: Reader, task_id: str) -> tuple[str, ...]:

@@ -1,7 +1,8 @@
 """A scripted app-server: speaks the wire as its plan says, and writes down everything it was told.
 
 Run as `fake_app_server.py PLAN app-server`. The plan is JSON: `log` (a file), `answers` (method to a list of answers,
-the last repeats), `before` and `after` (method to messages sent around the answer). An answer is a whole
+the last repeats), `before` and `after` (method to messages sent around the answer), `answered` (id of a request of its
+own to messages sent once it was answered). An answer is a whole
 `{"result": …}` or `{"error": …}`, or the word "silence", "die" or "garbage".
 """
 
@@ -40,6 +41,8 @@ class FakeAppServer:
                 log.write(json.dumps(message) + "\n")
             if "method" in message:
                 self.take(message)
+            for sent in self.plan.get("answered", {}).get(str(message["id"]), []) if "method" not in message else ():
+                self.send(sent)
 
     def take(self, message: dict[str, Any]) -> None:
         method = message["method"]

@@ -7,9 +7,8 @@ mention the bot on a closed issue on purpose, and Gitea's "comment and close" as
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from stationmaster.gitea import codes, steering, stopping, store
+from stationmaster.gitea.closed_event import Closed
 from stationmaster.gitea.model import Task
 from stationmaster.gitea.settings import GiteaSettings
 from stationmaster.ledger.tx import Reader, Tx
@@ -19,18 +18,7 @@ _MOST_TASKS = 20
 _LEFT = frozenset({"verifying_reply", "aborting"})
 
 
-@dataclass(frozen=True, slots=True)
-class Close:
-    """That an issue or pull request was closed or merged; `at` is the forge's time, in microseconds."""
-
-    instance_id: str
-    native_id: int
-    kind: str
-    number: int
-    at: int
-
-
-def close(tx: Tx, closed: Close, settings: GiteaSettings) -> list[Task]:
+def close(tx: Tx, closed: Closed, settings: GiteaSettings) -> list[Task]:
     """Stops the tasks of what was closed, and returns them; a repeat finds nothing left to stop."""
     repository = store.repository_by_native(tx, closed.instance_id, closed.native_id)
     session = None if repository is None else store.session_of(tx, repository.id, closed.kind, closed.number)
@@ -45,7 +33,7 @@ def close(tx: Tx, closed: Close, settings: GiteaSettings) -> list[Task]:
     return stopped
 
 
-def _ends(reader: Reader, task: Task, closed: Close) -> bool:
+def _ends(reader: Reader, task: Task, closed: Closed) -> bool:
     if task.state in _LEFT:
         return False
     asked = store.asked_at(reader, task.id)

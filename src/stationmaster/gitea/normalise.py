@@ -15,7 +15,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from stationmaster import clock
-from stationmaster.gitea import codes, mention, payload, signature
+from stationmaster.gitea import closed_event, codes, mention, payload, signature
+from stationmaster.gitea.closed_event import Closed
 from stationmaster.gitea.payload import Permissions
 
 ISSUE: Final = "issue"
@@ -158,7 +159,7 @@ class Rejected(msgspec.Struct, frozen=True):
     event_type: str = ""
 
 
-Outcome = Normalised | Ignored | Rejected
+Outcome = Normalised | Closed | Ignored | Rejected
 
 
 def delivery_key(instance_id: str, delivery_id: str) -> str:
@@ -197,12 +198,12 @@ def header_delivery_id(headers: Mapping[str, str]) -> str:
 
 
 def normalise(headers: Mapping[str, str], body: bytes, rules: Rules) -> Outcome:
-    """Reads the signed JSON bytes of a delivery; every input gives one of the three outcomes."""
+    """Reads the signed JSON bytes of a delivery; every input gives one of the outcomes."""
     have = signature.lowered(headers)
     route = _header(have, "event-type") or _header(have, "event")
     sent_id = _delivery_id(have)
     if route and route not in _COMMENT_ROUTES:
-        return _other_event(route, sent_id, body)
+        return closed_event.read(route, sent_id, body, rules.instance_id) or _other_event(route, sent_id, body)
     try:
         return _from_payload(_decoder.decode(body), route, sent_id, rules)
     except msgspec.ValidationError as error:

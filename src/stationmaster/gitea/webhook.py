@@ -14,9 +14,10 @@ from stationmaster import canonical
 from stationmaster.clock import MICROS
 from stationmaster.command import Cmd, LedgerPort
 from stationmaster.errors import Stale, Unavailable
-from stationmaster.gitea import codes, intake, normalise, signature, store
+from stationmaster.gitea import closing, codes, intake, normalise, signature, store
+from stationmaster.gitea.closed_event import Closed
 from stationmaster.gitea.model import Delivery, Task
-from stationmaster.gitea.normalise import Ignored, Normalised, Rejected, Rules
+from stationmaster.gitea.normalise import Ignored, Normalised, Outcome, Rejected, Rules
 from stationmaster.gitea.settings import GiteaSettings
 from stationmaster.gitea.store import Q
 from stationmaster.inbox import actions as inbox
@@ -81,7 +82,7 @@ class Webhook:
         cmd = Cmd("webhook.take", _actor(said), cause, refs=_refs(said))
         return await self._taken(cmd, said, canonical.sha256(body))
 
-    async def _taken(self, cmd: Cmd, said: Normalised | Ignored | Rejected, payload_hash: str) -> Reply:
+    async def _taken(self, cmd: Cmd, said: Outcome, payload_hash: str) -> Reply:
         for _ in range(_MOST_RIVALS):
             try:
                 return await self._port.do(cmd, take, said, payload_hash, self._settings)
@@ -118,12 +119,12 @@ def _tell_refusal(tx: Tx, code: str, source: str) -> None:
     tx.refusal(action, code, source=source)
 
 
-def _actor(said: Normalised | Ignored | Rejected) -> str:
+def _actor(said: Outcome) -> str:
     login = said.actor.login if isinstance(said, Normalised) else said.actor if isinstance(said, Ignored) else ""
     return f"gitea:user:{login}" if login else "system"
 
 
-def _refs(said: Normalised | Ignored | Rejected) -> dict[str, str]:
+def _refs(said: Outcome) -> dict[str, str]:
     found = {"delivery": said.delivery_id} if said.delivery_id else {}
     if isinstance(said, Normalised):
         found |= {"repo": said.repo_key, "resource": said.resource_key, "session": said.resource_key}
@@ -132,7 +133,7 @@ def _refs(said: Normalised | Ignored | Rejected) -> dict[str, str]:
     return found
 
 
-def take(tx: Tx, said: Normalised | Ignored | Rejected, payload_hash: str, settings: GiteaSettings) -> Reply:
+def take(tx: Tx, said: Outcome, payload_hash: str, settings: GiteaSettings) -> Reply:
     """Stores a delivery with everything it starts, or answers it as the first time (GW-R-052, GW-R-059)."""
     if not said.delivery_id:
         code = said.code if isinstance(said, Rejected) else codes.INVALID_PAYLOAD
@@ -145,6 +146,8 @@ def take(tx: Tx, said: Normalised | Ignored | Rejected, payload_hash: str, setti
     inbox.take(tx, source="gitea", event_id=known.key, payload_hash=payload_hash, disposition="taken")
     if isinstance(said, Normalised):
         return _store(tx, said, known, _accept(tx, said, known))
+    if isinstance(said, Closed):
+        return _store(tx, said, known, _closed(tx, said, known))
     if isinstance(said, Ignored):
         tx.event("webhook.ignore", reason=said.reason, event_type=said.event_type)
         return _store(tx, said, known, _ignored(said.reason))
@@ -208,7 +211,16 @@ def _ordered(tx: Tx, said: Normalised, taken: intake.Ordered) -> _Answer:
     return _Answer("accepted", 202, {**body, "state": "asked"}, None)
 
 
-def _store(tx: Tx, said: Normalised | Ignored | Rejected, known: _Known, answer: _Answer) -> Reply:
+def _closed(tx: Tx, said: Closed, known: _Known) -> _Answer:
+    stopped = closing.close(tx, said, known.settings)
+    if not stopped:
+        tx.event("webhook.ignore", reason=codes.NOT_A_COMMENT, event_type=said.event_type)
+        return _ignored(codes.NOT_A_COMMENT)
+    body = {"deliveryId": said.delivery_id, "state": "closed", "tasks": [task.id for task in stopped]}
+    return _Answer("accepted", 202, body, None)
+
+
+def _store(tx: Tx, said: Outcome, known: _Known, answer: _Answer) -> Reply:
     tx.run(
         Q.add_delivery,
         delivery_key=known.key,

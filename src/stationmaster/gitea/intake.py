@@ -50,6 +50,7 @@ def admit(tx: Tx, said: Normalised, settings: GiteaSettings) -> Taken | Ordered:
 
     Raises RepositoryDisabled, and Stale when a rival took the same at this very moment: try again.
     """
+    one_at_a_time(tx, said)
     asked = tx.one(Q.trigger, **_content_key(said))
     if asked is not None:
         return Taken(store.task(tx, asked["task_id"]), "known")
@@ -69,6 +70,11 @@ def admit(tx: Tx, said: Normalised, settings: GiteaSettings) -> Taken | Ordered:
     if running is not None and _may_continue(said, settings):
         return Taken(_hand_in(tx, said, running), "follow_up")
     return Taken(_new_task(tx, said, settings, repository, session_id), "new")
+
+
+def one_at_a_time(tx: Tx, said: Normalised) -> None:
+    """Lets a delivery and a reading of the same words wait for one another, whatever wording and origin each saw."""
+    tx.alone(f"gitea.said\n{said.instance_id}\n{said.comment.id}")
 
 
 def _order(tx: Tx, said: Normalised, settings: GiteaSettings, word: Word) -> Taken | Ordered:

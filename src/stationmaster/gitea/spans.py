@@ -295,6 +295,7 @@ class Reading:
 
 def take(tx: Tx, said: Normalised, settings: GiteaSettings) -> bool:
     """Admits what was found unless it is known in any wording; tells whether anything began by it."""
+    intake.one_at_a_time(tx, said)
     if watch.known(tx, said.instance_id, said.origin, said.comment.id):
         return False
     try:

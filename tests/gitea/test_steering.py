@@ -100,6 +100,9 @@ async def test_what_the_turn_ended_without_becomes_a_task_of_its_own(world: Worl
     assert ended.state == "verifying_reply"
     (own,) = await queued(world, ended)
     assert (own.state, await world.port.read(store.instruction, own.id)) == ("queued", "also the docs")
+    delivery = await world.port.read(store.delivery, own.delivery_key)
+    assert delivery is not None
+    assert delivery.task_id == own.id  # GW-R-016
     assert await world.port.read(store.steers, hold.task.id) == []
     assert await world.port.read(store.follow_ups, hold.task.id) == []
     # Looked at again, it is the same task.

@@ -222,6 +222,7 @@ def own_task(tx: Tx, said: Normalised, task: Task, settings: GiteaSettings) -> T
     repository = store.repository(tx, task.repository_id)
     made = _born(tx, said, repository, task.session_id)
     tx.run(Q.retarget_trigger, **_content_key(said), task_id=made.id, follow_up=None)
+    tx.run(Q.retarget_delivery, delivery_key=said.delivery_key, task_id=made.id)
     return step(tx, made, "enqueue", settings)
 
 

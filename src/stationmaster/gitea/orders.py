@@ -194,6 +194,9 @@ class Orders:
 
     def _due_orders(self, reader: Reader) -> list[Order]:
         found = store.open_orders(reader, self._gear.settings.instance_id)
+        notes_of = {note.id for note in store.open_notes(reader, self._gear.settings.instance_id)}
+        waiting = notes_of | {order.id for order in found}
+        self._later = {key: at for key, at in self._later.items() if key in waiting}
         return [
             order
             for order in found

@@ -337,6 +337,9 @@ SELECT DISTINCT task_id FROM gitea_steer WHERE state IN ('waiting', 'sent');
 UPDATE gitea_trigger SET task_id = :task_id, follow_up = :follow_up
 WHERE instance_id = :instance_id AND origin = :origin AND native_id = :native_id AND version = :version;
 
+-- name: retarget_delivery :run
+UPDATE gitea_delivery SET task_id = :task_id WHERE delivery_key = :delivery_key;
+
 -- Start receipts that are kept up to date ---------------------------------------------------------------------------
 
 -- name: open_live_receipt :run

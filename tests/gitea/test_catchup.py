@@ -242,6 +242,21 @@ async def switch(world: World, repository_id: str, verb: str) -> None:
     await world.port.do(Cmd("test", "system", "test"), body)
 
 
+async def test_what_was_closed_while_it_was_down_stops_what_was_asked_before(world: World) -> None:
+    await read(world, started(world))
+    task = await world.mention("please fix it")
+    other = world.admin.issue(REPO, ASKER, "Another")
+    comment = world.admin.comment(REPO, other, ASKER, f"@{BOT} please fix it")
+    aged(world, "comment", comment, 5)
+    for number in (world.issue, other):
+        world.admin.edit_issue(REPO, number, ASKER, state="closed")
+    closed_at = int(world.clock.now() // MICROS) + 5
+    world.standin.store.run("UPDATE issue SET closed=?, updated=?", closed_at, closed_at)
+    await read(world, started(world))
+    assert [each.state for each in await tasks(world)] == ["cancelled", "cancelled"]
+    assert (await world.task(task.id)).error_code == "resource_closed"
+
+
 async def test_our_clock_may_be_days_off(world: World) -> None:
     world.clock.advance(3 * 24 * HOUR)
     await read(world, started(world))

@@ -14,6 +14,7 @@ from stationmaster import clock
 from stationmaster.clock import MICROS
 from stationmaster.gitea import normalise, payload, wire
 from stationmaster.gitea.client import Forge, RepoRef
+from stationmaster.gitea.closed_event import Closed
 from stationmaster.gitea.normalise import Normalised, Origin, Repo, Rules, Unusable, text_of
 
 ROUTE = "read"
@@ -73,6 +74,14 @@ def of_remark(row: wire.ReviewComment, number: int, review: Words) -> Words:
     )
     at = max(said.created_at, review.created_at)
     return replace(said, created_at=at, updated_at=max(at, said.updated_at))
+
+
+def closed(row: wire.Issue, native_id: int, instance_id: str) -> Closed | None:
+    """Reads that an issue or pull request of a repository is closed, or merged; None while it is open."""
+    if row.state != "closed" or not row.closed_at:
+        return None
+    kind = normalise.PULL if row.is_pull else normalise.ISSUE
+    return Closed(instance_id, f"{ROUTE}:closed:{row.id}", ROUTE, native_id, kind, row.number, _time(row.closed_at))
 
 
 def edited(words: Words) -> Words:

@@ -17,8 +17,9 @@ from stationmaster import faults
 from stationmaster.clock import MICROS, from_iso, iso
 from stationmaster.command import Cmd, LedgerPort
 from stationmaster.errors import NotFound, Stale, Unavailable
-from stationmaster.gitea import codes, found, intake, looks, watch
+from stationmaster.gitea import closing, codes, found, intake, looks, watch
 from stationmaster.gitea.client import Forge, RepoRef, TooMany
+from stationmaster.gitea.closed_event import Closed
 from stationmaster.gitea.found import Words
 from stationmaster.gitea.intake import Taken
 from stationmaster.gitea.looks import Look
@@ -42,6 +43,7 @@ _LATELY = 120 * MICROS
 _MOST_RIVALS = 10
 
 R = TypeVar("R")
+S = TypeVar("S")
 
 _log = structlog.get_logger("stationmaster.gitea")
 
@@ -92,11 +94,15 @@ class Reading:
         self._watched = watched
         self._reason = reason
         self._instance = desk.rules.instance_id
+        self._closed: list[Closed] = []
 
     async def all(self, now: int) -> None:
         """Reads all there is to read at a time of the forge: texts and reviews first, then the comments on them."""
+        self._closed.clear()
         await self._part("issues", now)
         await self._part("comments", now)
+        # What was asked before a close was perhaps only found now.
+        await self._close()
 
     async def look(self, wishes: list[Look]) -> None:
         """Reads one issue or pull request of which an event said too little."""
@@ -130,6 +136,7 @@ class Reading:
         async for rows, last in self._spans(part, self._before(cursor.read_to), now):
             before = self.tally.taken
             await self._take(await self._new_words(rows, floor, until))
+            await self._close()
             newest = min(until, max((_changed_at(row) for row in rows), default=0))
             fresh = sum(1 for row in rows if cursor.read_to < _changed_at(row) <= until)
             self.tally.found += fresh
@@ -207,6 +214,8 @@ class Reading:
             words = self._readable(found.of_issue, row)
             if words is not None and words.created_at >= floor:
                 new.append(words)
+            shut = self._readable(partial(found.closed, native_id=self._repo.id, instance_id=self._instance), row)
+            self._closed += [] if shut is None else [shut]
             if row.is_pull:
                 new += await self._said_in_reviews(row.number, floor)
         ripe = [words for words in new if words.updated_at <= until]
@@ -239,7 +248,14 @@ class Reading:
         await self._desk.check()
         await self._desk.forge.get_repository(self._ref)
 
-    def _readable(self, read: Callable[[R], Words | None], row: R) -> Words | None:
+    async def _close(self) -> None:
+        """Stops what was asked on what is closed, before the close; a repeat finds nothing left to stop."""
+        for shut in self._closed:
+            cmd = Cmd("reading.close", "system", "tick:catchup", refs=self._refs())
+            if await self._desk.port.do(cmd, closing.close, shut, self._desk.settings):
+                self._desk.wake()
+
+    def _readable(self, read: Callable[[R], S | None], row: R) -> S | None:
         try:
             return read(row)
         except Unusable as problem:

@@ -74,6 +74,7 @@ class Issue(msgspec.Struct, frozen=True):
     comments: int = 0
     created_at: str = ""
     updated_at: str = ""
+    closed_at: str | None = None
     html_url: str = ""
     pull_request: dict[str, msgspec.Raw] | None = None
 

@@ -157,11 +157,16 @@ async def test_stop_while_a_task_is_prepared_stands_until_it_can_be_honoured(wor
     await duty.tick(0)
     assert (await world.task(hold.task.id)).state == "preparing"
     assert [order.state for order in await open_orders(world)] == ["standing"]
+    await say(world, "status")
+    await duty.tick(0)
+    assert "is being prepared" in world.said()[-1]
+    assert "It stops as soon as it can." in world.said()[-1]
     ended = await world.do("task.halt", hold.task, conclude.halted, hold.task.id, hold.lease, world.gear.settings)
     assert (ended.state, ended.error_code) == ("aborted", "stopped_by_comment")
     assert await world.lease(ended) is None
     assert await Orders(world.gear).tick(0) == 1
     assert await open_orders(world) == []
+    assert len(world.said()) == 1
     # The task's own receipt tells it, and it is not told again.
     assert [row.id for row in await world.comments(ended)] == [actions.status_key(ended.id, "aborted")]
     assert await world.port.read(store.open_notes, "default") == []

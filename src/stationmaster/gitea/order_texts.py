@@ -56,6 +56,7 @@ class Status:
     task: Task
     waits_for: str
     open_tasks: int
+    stops: bool = False
 
 
 def status(key: str, told: Status | None, language: Language) -> str:
@@ -72,6 +73,8 @@ def status(key: str, told: Status | None, language: Language) -> str:
     if told.waits_for:
         en, zh = _WAITS.get(told.waits_for, (told.waits_for, told.waits_for))
         lines.append(f"等待：{zh}。" if language == "zh" else f"It waits for this: {en}.")
+    if told.stops:
+        lines.append("已收到停止请求。" if language == "zh" else "It stops as soon as it can.")
     if task.state == "retry_wait" and task.next_retry_at is not None:
         due = clock.iso(task.next_retry_at)
         lines.append(f"最早于 {due}。" if language == "zh" else f"Not before {due}.")

@@ -154,7 +154,9 @@ def _status(reader: Reader, session: Session | None) -> Status | None:
     if session is None or task is None:
         return None
     under_way = store.open_tasks(reader, session.id)
-    return Status(task, _waits_for(reader, task, under_way) if task.state == "queued" else "", len(under_way))
+    waits_for = _waits_for(reader, task, under_way) if task.state == "queued" else ""
+    stops = not _ended(task) and store.stop(reader, task.id) is not None
+    return Status(task, waits_for, len(under_way), stops)
 
 
 def _waits_for(reader: Reader, task: Task, under_way: list[Task]) -> str:

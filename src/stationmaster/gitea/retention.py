@@ -34,6 +34,7 @@ _MOST_TASKS = 20
 _MOST_ROWS = 180
 _PAYLOADS, _EVENTS = "payloads", "events"
 _MOST_STEPS = 1_000_000
+_KINDS = ("deliveries", _EVENTS, _PAYLOADS, "files")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,7 @@ class Retention:
                 lease = await self.port.hot(leases.heartbeat, lease, _TTL_S)
         finally:
             await self._leave(lease)
-        return dict(done)
+        return {kind: done[kind] for kind in _KINDS}
 
     async def _clear_disk(self) -> int:
         return 0 if self.disk is None else sum((await self.disk.step(self.keep)).values())

@@ -71,6 +71,7 @@ async def test_a_copy_made_under_load_brings_everything_back_and_work_goes_on(ho
     assert sorted(path.name for path in threads.rglob("*") if path.is_file()) == ["rollout-1.jsonl"]
     assert (there.home.path / "worker_id").read_text() == "worker_one\n"
     assert not (there.home.path / "restore.unfinished").exists()
+    assert {path.stat().st_mode & 0o777 for path in there.home.path.iterdir() if path.is_dir()} == {0o700}
     await _goes_on(house, there)
 
 

@@ -134,6 +134,8 @@ def _place(judge: Judge, target: Target, file: Path, stage: Path, manifest: Mani
     source, home = target.source, target.source.home
     note = home.path / _NOTE
     note.write_text(json.dumps([str(path) for path in _places(source)]))
+    for folder in (source.codex_home, source.layout.root):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     trees.unpack(stage / RUNS, home.runs)
     trees.unpack(stage / THREADS, source.codex_home / "repos")
     for name, repository in manifest.repositories.items():

@@ -482,3 +482,25 @@ async def test_an_operator_may_ask_for_a_reading_and_is_told_how_it_ended(world:
     ended = [await world.port.read(receipts.receipt, operate.REQUEST, each) for each in ("r1", "r2", "r3")]
     assert [each.status for each in ended if each] == ["done", "done", "refused"]
     assert [each.result["taken"] for each in ended[:2] if each] == [0, 1]
+
+
+async def test_a_revoked_token_and_a_forge_that_wants_rest_stop_the_reading_and_lose_nothing(world: World) -> None:
+    catchup = started(world)
+    world.admin.comment(REPO, world.issue, ASKER, f"@{BOT} please fix it")
+    world.fault("answer", status=429, match={"path": "/issues"}, count=1)
+    world.fault("answer", status=401, match={"path": "/issues"}, count=1)
+    await read(world, catchup)
+    listing = await world.port.read(watch.listing, "default")
+    assert listing is not None
+    assert listing.error_code == "forge_rate_limited"
+    await read(world, catchup, after_s=1)
+    assert len(bots_requests(world, "/issues")) == 1
+    await read(world, catchup, after_s=3)
+    listing = await world.port.read(watch.listing, "default")
+    assert listing is not None
+    assert listing.error_code == "forge_auth"
+    await read(world, catchup, after_s=8)
+    assert len(await tasks(world)) == 1
+    listing = await world.port.read(watch.listing, "default")
+    assert listing is not None
+    assert (listing.error_code, listing.taken) == (None, 1)

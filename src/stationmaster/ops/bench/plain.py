@@ -39,7 +39,7 @@ class PlainAccept:
         repository = self._repository(said, command, now)
         session = self._session(said, repository, command, now)
         self._task(said, command, repository, session, now)
-        self._add("gitea_instruction", task_id=task, body=said.instruction)
+        self._add("gitea_instruction", task_id=task, body=said.instruction, asked_at=said.comment.updated_at)
         trigger = {"origin": "comment", "native_id": said.comment.id, "version": 0, "task_id": task}
         self._add("gitea_trigger", instance_id=said.instance_id, **trigger)
         self._ready(repository, now)

@@ -380,7 +380,6 @@ async def test_an_outage_that_others_met_is_read_after_it(world: World) -> None:
 
 
 async def test_repositories_come_go_and_change_their_names(world: World) -> None:
-    # GW-R-031
     other = world.admin.repo("acme", "gadgets", {"README.md": "x"}, private=True, collaborators={BOT: "write"})
     await read(world, started(world))
     world.admin.rename(REPO, name="things")

@@ -12,7 +12,7 @@ ANSWER = rule("please look", reply("I looked."), "Said.")
 
 
 def test_three_mentions_of_an_absence_become_three_tasks(tmp_path: Path) -> None:
-    # GW-R-022, GW-R-182: a comment, a new issue's text in a repository never seen before, a review
+    # GW-R-022: a comment, a new issue's text in a repository never seen before, a review
     with Rig.made(tmp_path, ANSWER, catchup={"settle_s": 0.0, "every_s": 600.0}) as rig:
         rig.admin.collaborator(REPO, BOT, "admin")
         rig.start()

@@ -478,9 +478,14 @@ async def test_an_operator_may_ask_for_a_reading_and_is_told_how_it_ended(world:
     await ask("r2", "default:acme/widgets")
     await ask("r3", "default:acme/nothing")
     await read(world, catchup, after_s=3)
-    ended = [await world.port.read(receipts.receipt, operate.REQUEST, each) for each in ("r1", "r2", "r3")]
-    assert [each.status for each in ended if each] == ["done", "done", "refused"]
+    world.fault("answer", status=500, match={"path": "acme/widgets/issues"}, count=1)
+    await ask("r4", "acme/widgets")
+    await read(world, catchup, after_s=3)
+    ended = [await world.port.read(receipts.receipt, operate.REQUEST, each) for each in ("r1", "r2", "r3", "r4")]
+    assert [each.status for each in ended if each] == ["done", "done", "refused", "done"]
     assert [each.result["taken"] for each in ended[:2] if each] == [0, 1]
+    assert ended[3] is not None
+    assert ended[3].result["failed"] == 1
 
 
 async def test_a_revoked_token_and_a_forge_that_wants_rest_stop_the_reading_and_lose_nothing(world: World) -> None:

@@ -102,9 +102,11 @@ class Catchup:
         except Stale as error:
             # Whoever took the lease over reads all that this round would have.
             _log.warning("catchup.lost", code=error.code, error=str(error))
-            self._round = self._lease = None
+            self._round = None
+            if error.code == codes.LEASE_LOST:
+                self._lease = None
             return False
-        except (Unavailable, Denied) as error:
+        except (Unavailable, Denied, NotFound) as error:
             await self._rest(now, error)
             return False
         else:
@@ -323,7 +325,9 @@ class Catchup:
         except (Unusable, NotFound) as error:
             cmd = Cmd("look.done", "system", f"look:{wishes[0].id}")
             await port.do(cmd, _look_gone, wishes, error.code)
-        except (Unavailable, Denied, Moved) as error:
+        except StationmasterError as error:
+            if error.code == codes.LEASE_LOST:
+                raise
             await port.hot(looks.later, wishes, error.code)
             if error.code in {*_AWAY, codes.FORGE_AUTH}:
                 raise
@@ -340,10 +344,13 @@ class Catchup:
             await self._read(native_id, "asked", tally)
         except Unusable as error:
             await port.do(cmd, asked.refuse, ask, NotFound(error.message, code=error.code))
-        except (NotFound, Denied) as error:
-            if error.code == codes.FORGE_AUTH:
-                raise
+        except NotFound as error:
             await port.do(cmd, asked.refuse, ask, error)
+        except StationmasterError as error:
+            if error.code in {*_AWAY, codes.FORGE_AUTH, codes.LEASE_LOST}:
+                raise
+            _log.warning("catchup.unread", repository=ask.repo_key, code=error.code)
+            await port.do(cmd, asked.finish, [ask], found=tally.found, taken=tally.taken, failed=1)
         else:
             await port.do(cmd, asked.finish, [ask], found=tally.found, taken=tally.taken, failed=0)
 

@@ -145,6 +145,10 @@ async def test_each_kind_goes_at_its_own_time_and_the_proof_stays(house: House) 
     unknown = house.folder / "runs" / "run_of_nobody" / "codex.log"
     unknown.parent.mkdir()
     unknown.write_text("whose?")
+    left = house.folder / "scratch" / "probe"
+    left.mkdir(parents=True)
+    now = rig.clock.now() / 1_000_000
+    os.utime(left, (now, now))
     before = _chain(rig, task_id)
     assert {name for name, _, _ in before} >= {"delivery", "task", "session", "turn ref", "comment"}
 
@@ -152,6 +156,7 @@ async def test_each_kind_goes_at_its_own_time_and_the_proof_stays(house: House) 
     await house.all()
     run = house.folder / "runs" / run_id
     assert not (run / "work").exists()
+    assert not left.exists()
     assert (run / "nested/lib/.git/HEAD").exists()
     assert rig.count("run_event") == 400
     rig.clock.advance(29 * _DAY)

@@ -12,20 +12,19 @@ import contextlib
 import functools
 import json
 import os
+import select
 import selectors
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
 _ROOT = Path(__file__).parent.parent
 _MOST = 1 << 20
-_POLL_S = 0.01
 
 
 class Process:
@@ -57,11 +56,11 @@ class Process:
 
     def wait(self, timeout: float | None = None) -> int:
         """Waits for the end; raises TimeoutExpired."""
-        deadline = None if timeout is None else time.monotonic() + timeout
-        while (code := self.poll()) is None:
-            if deadline is not None and time.monotonic() > deadline:
-                raise subprocess.TimeoutExpired(str(self.pid), timeout or 0)
-            time.sleep(_POLL_S)
+        if self.returncode is None:
+            select.select([self._status], [], [], timeout)
+        code = self.poll()
+        if code is None:
+            raise subprocess.TimeoutExpired(str(self.pid), timeout or 0)
         return code
 
     def send_signal(self, sig: int) -> None:

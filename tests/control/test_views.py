@@ -68,9 +68,9 @@ def test_every_view_tells_the_same(rig: Rig) -> None:
     assert (shown["turns"][0]["eventSeq"], shown["turns"][0]["mcpCallObserved"]) == (2, True)
     assert (shown["finalText"], read(views.task, two)["finalText"]) == ("I did it.", None)
     assert [comment["kind"] for comment in shown["comments"]] == ["mcp_final"]
-    rows, _ = read(views.repositories, None, 50, Path("/srv/work"))
+    rows, _ = read(views.repositories, None, 50, Path("/elsewhere"))
     assert [row["repoKey"] for row in rows] == [REPO]
-    assert rows[0]["workspacePath"] == f"/srv/work/repositories/{rows[0]['repositoryId']}"
+    assert rows[0]["workspacePath"] == f"/elsewhere/repositories/{rows[0]['repositoryId']}"
 
 
 @pytest.mark.parametrize("rig", ["sqlite", "postgres"], indirect=True)

@@ -205,9 +205,9 @@ async def test_a_kill_in_the_middle_leaves_nothing_that_verifies(house: House, t
 async def test_only_an_empty_home_is_filled_and_only_by_a_program_that_is_not_older(house: House) -> None:
     made = create.make(house.source, house.folder / "one.tar")
     there = house.elsewhere()
-    assert made.manifest.schema["control"] > 1
+    assert made.manifest.schema["gitea"] > 1
     older = tuple(
-        replace(part, package="stationmaster.inbox" if part.name == "control" else part.package, machines=())
+        replace(part, package="stationmaster.inbox" if part.name == "gitea" else part.package, machines=())
         for part in SLICES
     )
     with pytest.raises(Invalid, match="newer program") as refused:

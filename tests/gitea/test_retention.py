@@ -15,6 +15,7 @@ from stationmaster.control.dispatch import Dispatch
 from stationmaster.control.proof import Proof
 from stationmaster.errors import Busy
 from stationmaster.gitea import actions, retention, store
+from stationmaster.gitea.duty import Duty
 from stationmaster.gitea.machine import COMMENT
 from stationmaster.gitea.retention import Keep, Retention
 from stationmaster.jobs import actions as jobs
@@ -210,13 +211,13 @@ async def test_one_at_a_time_has_the_duty(house: House) -> None:
     rig = house.rig
     house.done(1)
     rig.clock.advance(31 * _DAY)
-    lease = await house.retention._take()
-    assert lease is not None
+    first = Duty(house.retention.port, "retention", owner="one", incarnation="one_1", ttl_s=60)
+    assert await first.on()
     other = Retention(house.retention.port, house.retention.keep)
     assert await other.tick(0) == 0
     with pytest.raises(Busy):
         await other.everything(dry_run=False)
-    await house.retention._leave(lease)
+    await first.leave()
     await other.everything(dry_run=False)
     assert rig.count("run_event") == 0
 

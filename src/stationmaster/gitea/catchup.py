@@ -7,7 +7,6 @@ lease reads; a round that dies begins again at the next start, from the cursors.
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -21,17 +20,14 @@ from stationmaster.errors import Denied, NotFound, Stale, StationmasterError, Un
 from stationmaster.gitea import asked, codes, found, looks, store, watch
 from stationmaster.gitea.asked import Ask
 from stationmaster.gitea.client import Moved, RepoRef
+from stationmaster.gitea.duty import Duty
 from stationmaster.gitea.gear import Gear
 from stationmaster.gitea.looks import Look
 from stationmaster.gitea.normalise import Rules, Unusable, host_of
 from stationmaster.gitea.spans import Desk, Reading, Reason, Tally
 from stationmaster.gitea.watch import Watch
 from stationmaster.gitea.wire import Repository
-from stationmaster.ledger import lease as leases
-from stationmaster.ledger.lease import Lease
 from stationmaster.ledger.tx import Reader, Tx
-
-LEASE_KIND = "duty"
 
 # The whole forge is away or wants rest; anything else may be about one repository.
 _AWAY = frozenset({codes.FORGE_UNREACHABLE, codes.FORGE_TIMEOUT, codes.FORGE_RATE_LIMITED})
@@ -78,9 +74,15 @@ class Catchup:
         self._failures = 0
         self._returns = 0
         self._round: _Round | None = None
-        self._lease: Lease | None = None
-        self._beaten_at = 0.0
         self._closing = False
+        at = gear.station
+        self._duty = Duty(
+            gear.port,
+            f"gitea.catchup:{self._instance}",
+            owner=at.worker_id,
+            incarnation=at.incarnation,
+            ttl_s=_LEASE_TTL_S,
+        )
 
     async def tick(self, now: int) -> int:
         """Does one step: a wish, the beginning of a round, or one repository; 0 when there is nothing to do."""
@@ -94,7 +96,7 @@ class Catchup:
 
     async def _worked(self, now: int, wishes: list[Look], asks: list[Ask]) -> bool:
         try:
-            if not await self._hold():
+            if not await self._duty.on():
                 return False
             await self._step(now, wishes, asks)
         except _Closing:
@@ -103,8 +105,6 @@ class Catchup:
             # Whoever took the lease over reads all that this round would have.
             _log.warning("catchup.lost", code=error.code, error=str(error))
             self._round = None
-            if error.code == codes.LEASE_LOST:
-                self._lease = None
             return False
         except (Unavailable, Denied, NotFound) as error:
             await self._rest(now, error)
@@ -114,7 +114,7 @@ class Catchup:
             return True
         finally:
             if self._round is None or self._closing or self._rest_until > now:
-                await self._release()
+                await self._duty.leave()
 
     def close(self) -> None:
         """Ends what is under way before its next request; the cursors know where to go on."""
@@ -354,46 +354,11 @@ class Catchup:
         else:
             await port.do(cmd, asked.finish, [ask], found=tally.found, taken=tally.taken, failed=0)
 
-    # --- the lease ---
-
-    async def _hold(self) -> bool:
-        """Takes the duty's lease, or keeps it; False while another process has it."""
-        if self._lease is None:
-            cmd = Cmd("duty.take", "system", f"worker:{self._gear.station.worker_id}")
-            self._lease = await self._gear.port.do(cmd, _acquire, self._key, self._gear.station.worker_id, self._gear)
-            self._beaten_at = asyncio.get_running_loop().time()
-        return self._lease is not None
-
-    @property
-    def _key(self) -> str:
-        return f"gitea.catchup:{self._instance}"
-
     async def _check(self) -> None:
         """Stops a reading when the daemon stops or the lease is lost; keeps the lease alive."""
         if self._closing:
             raise _Closing
-        at = asyncio.get_running_loop().time()
-        if self._lease is not None and at - self._beaten_at > _LEASE_TTL_S / 4:
-            self._lease = await self._gear.port.hot(leases.heartbeat, self._lease, _LEASE_TTL_S)
-            self._beaten_at = at
-
-    async def _release(self) -> None:
-        lease, self._lease = self._lease, None
-        if lease is not None:
-            cmd = Cmd("duty.leave", "system", f"worker:{self._gear.station.worker_id}")
-            await self._gear.port.do(cmd, leases.release, lease)
-
-
-def _acquire(tx: Tx, key: str, worker_id: str, gear: Gear) -> Lease | None:
-    return leases.acquire(
-        tx,
-        kind=LEASE_KIND,
-        key=key,
-        owner=worker_id,
-        incarnation=gear.station.incarnation,
-        subject=key,
-        ttl_s=_LEASE_TTL_S,
-    )
+        await self._duty.keep()
 
 
 def _waiting(reader: Reader, instance_id: str) -> tuple[list[Look], list[Ask]]:

@@ -116,10 +116,7 @@ class CommentChannel:
 
     def grace_s(self, code: str | None) -> float:
         """Returns how long after a try the comment may still appear."""
-        if code in _ANSWERED:
-            return self.settle_s
-        # Nobody heard the end of it: the request may be waiting at the forge as long as we would have waited for it.
-        return 2 * self._gear.settings.forge_timeout_s + self.settle_s
+        return grace_s(self._gear, code)
 
     def deliver(self, tx: Tx, row: Posting, native: Any) -> None:
         """Notes that the forge took it."""
@@ -137,19 +134,7 @@ class CommentChannel:
 
     async def send(self, row: Posting) -> Outcome:
         """Posts it once."""
-        forge, number = self._gear.forge, row.comment.number
-        try:
-            done = await self._gear.at(
-                row.comment.repository_id, lambda repo: forge.create_comment(repo, number, row.body)
-            )
-        except StationmasterError as error:
-            # What a write raises means that nothing was written.
-            return Unknown(explain(error), sent=False)
-        if isinstance(done, client.Done):
-            return Done(done.id)
-        if isinstance(done, client.Refused):
-            return Refused(done.code, done.message)
-        return Unknown(done.reason, sent=done.sent)
+        return await post(self._gear, row.comment, row.body)
 
     async def read_back(self, row: Posting) -> Seen:
         """Looks for it among the bot's comments on its issue or pull request."""
@@ -158,6 +143,28 @@ class CommentChannel:
         except StationmasterError as error:
             return Unreadable(explain(error))
         return chosen([each.id for each in said if _is(each.body, row)], row.comment.native_id)
+
+
+def grace_s(gear: Gear, code: str | None) -> float:
+    """Returns how long after a try that ended with `code` a comment may still appear."""
+    if code in _ANSWERED:
+        return gear.settings.settle_s
+    # Nobody heard the end of it: the request may be waiting at the forge as long as we would have waited for it.
+    return 2 * gear.settings.forge_timeout_s + gear.settings.settle_s
+
+
+async def post(gear: Gear, about: Comment | Note, body: str) -> Outcome:
+    """Writes one comment where a row of ours says, once."""
+    try:
+        done = await gear.at(about.repository_id, lambda repo: gear.forge.create_comment(repo, about.number, body))
+    except StationmasterError as error:
+        # What a write raises means that nothing was written.
+        return Unknown(explain(error), sent=False)
+    if isinstance(done, client.Done):
+        return Done(done.id)
+    if isinstance(done, client.Refused):
+        return Refused(done.code, done.message)
+    return Unknown(done.reason, sent=done.sent)
 
 
 def _is(body: str, row: Posting) -> bool:

@@ -19,6 +19,7 @@ from stationmaster.gitea.client import explain
 from stationmaster.gitea.codes import Language
 from stationmaster.gitea.gear import Gear
 from stationmaster.gitea.machine import TASK
+from stationmaster.gitea.patience import Patience
 from stationmaster.gitea.store import Q
 from stationmaster.ledger import history
 from stationmaster.ledger.tx import Reader, Tx
@@ -82,8 +83,7 @@ class LiveReceipts:
 
     def __init__(self, gear: Gear) -> None:
         self._gear = gear
-        # When a receipt is tried again, and after which pause; what is lost with the process is only patience.
-        self._later: dict[str, tuple[int, int]] = {}
+        self._patience = Patience(_FIRST_PAUSE, _LONGEST_PAUSE)
 
     async def tick(self) -> int:
         """Edits what shows something that is no longer so; returns how many receipts it brought up to date."""
@@ -98,13 +98,12 @@ class LiveReceipts:
 
     def _due(self, reader: Reader) -> list[_Receipt]:
         rows = reader.many(Q.live_receipts, instance_id=self._gear.settings.instance_id, limit=_MOST)
-        known = {row["task_id"] for row in rows}
-        self._later = {task_id: at for task_id, at in self._later.items() if task_id in known}
+        self._patience.keep({row["task_id"] for row in rows})
         found = []
         for row in rows:
             last = row["state"] in TASK.terminal
             phase = _PHASES.get(row["state"], row["shown"])
-            due = self._later.get(row["task_id"], (0, 0))[0] <= reader.now
+            due = self._patience.over(row["task_id"], reader.now)
             if row["native_id"] is None or not due or phase is None or (phase == row["shown"] and not last):
                 continue
             intents = history.open_intents(reader, subject=_subject(row["key"]), action=ACTION)
@@ -155,13 +154,11 @@ class LiveReceipts:
         # A receipt that nobody can edit, or that somebody deleted, is left alone for good.
         closed = receipt.last or there is None
         await self._gear.port.do(self._cmd(receipt), _shown, receipt.task_id, receipt.phase, closed, how, code)
-        self._later.pop(receipt.task_id, None)
+        self._patience.forget(receipt.task_id)
         return int(how == "done")
 
     async def _put_off(self, receipt: _Receipt) -> None:
-        _, last = self._later.get(receipt.task_id, (0, 0))
-        pause = min(last * 2 or _FIRST_PAUSE, _LONGEST_PAUSE)
-        self._later[receipt.task_id] = (await self._gear.port.read(_now) + pause, pause)
+        self._patience.put_off(receipt.task_id, await self._gear.port.read(_now))
 
     def _cmd(self, receipt: _Receipt) -> Cmd:
         refs = {"task": receipt.task_id, "comment": str(receipt.native_id)}

@@ -10,13 +10,13 @@ from typing import Any
 
 from stationmaster.command import Cmd
 from stationmaster.errors import StationmasterError
-from stationmaster.gitea import client, codes, comments, marker, store
+from stationmaster.gitea import codes, comments, marker, store
 from stationmaster.gitea.client import explain
 from stationmaster.gitea.gear import Gear
 from stationmaster.gitea.machine import NOTE
 from stationmaster.gitea.model import Note, Order
 from stationmaster.ledger.tx import Reader, Tx
-from stationmaster.outbox.channel import Done, Found, Outcome, Refused, Seen, State, Unknown, Unreadable
+from stationmaster.outbox.channel import Found, Outcome, Seen, State, Unreadable
 from stationmaster.outbox.tries import Try
 
 _MOST_SENDS = 2
@@ -108,7 +108,7 @@ class NoteChannel:
 
     def grace_s(self, code: str | None) -> float:
         """Returns how long after a try the note may still appear."""
-        return comments.CommentChannel(self._gear).grace_s(code)
+        return comments.grace_s(self._gear, code)
 
     def deliver(self, tx: Tx, row: Said, native: Any) -> None:
         """Notes that the forge took it."""
@@ -129,19 +129,7 @@ class NoteChannel:
 
     async def send(self, row: Said) -> Outcome:
         """Posts it once."""
-        forge, note = self._gear.forge, row.note
-        try:
-            done = await self._gear.at(
-                note.repository_id, lambda repo: forge.create_comment(repo, note.number, note.body)
-            )
-        except StationmasterError as error:
-            # What a write raises means that nothing was written.
-            return Unknown(explain(error), sent=False)
-        if isinstance(done, client.Done):
-            return Done(done.id)
-        if isinstance(done, client.Refused):
-            return Refused(done.code, done.message)
-        return Unknown(done.reason, sent=done.sent)
+        return await comments.post(self._gear, row.note, row.note.body)
 
     async def read_back(self, row: Said) -> Seen:
         """Looks for it among the bot's comments on its issue or pull request."""

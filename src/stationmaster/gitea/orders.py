@@ -33,6 +33,7 @@ from stationmaster.gitea.machine import NOTE, ORDER, TASK
 from stationmaster.gitea.model import Asker, Order, Session, Task
 from stationmaster.gitea.notes import NoteChannel
 from stationmaster.gitea.order_texts import Status
+from stationmaster.gitea.patience import Patience
 from stationmaster.gitea.settings import GiteaSettings
 from stationmaster.gitea.store import Q
 from stationmaster.ledger.tx import Reader, Tx
@@ -181,8 +182,7 @@ class Orders:
     def __init__(self, gear: Gear) -> None:
         self._gear = gear
         self._channel = NoteChannel(gear)
-        # When something is looked at again, and after which pause; what is lost with the process is only patience.
-        self._later: dict[str, tuple[int, int]] = {}
+        self._patience = Patience(_FIRST_PAUSE, _LONGEST_PAUSE)
 
     async def tick(self, now: int) -> int:
         """Attends to what is due; returns how many orders it carried out."""
@@ -197,21 +197,17 @@ class Orders:
     def _due_orders(self, reader: Reader) -> list[Order]:
         found = store.open_orders(reader, self._gear.settings.instance_id)
         notes_of = {note.id for note in store.open_notes(reader, self._gear.settings.instance_id)}
-        waiting = notes_of | {order.id for order in found}
-        self._later = {key: at for key, at in self._later.items() if key in waiting}
+        self._patience.keep(notes_of | {order.id for order in found})
         return [
             order
             for order in found
-            if self._is_due(reader, order.id)
+            if self._patience.over(order.id, reader.now)
             and (order.state == "asked" or all(_ended(task) for task in store.stopped_by(reader, order.id)))
         ]
 
     def _due_notes(self, reader: Reader) -> list[str]:
         found = store.open_notes(reader, self._gear.settings.instance_id)
-        return [note.id for note in found if self._is_due(reader, note.id)]
-
-    def _is_due(self, reader: Reader, key: str) -> bool:
-        return self._later.get(key, (0, 0))[0] <= reader.now
+        return [note.id for note in found if self._patience.over(note.id, reader.now)]
 
     async def _attend(self, order: Order) -> int:
         try:
@@ -220,7 +216,7 @@ class Orders:
             else:
                 await self._check(order)
                 carried = await self._do(order, "order.carry_out", carry_out, order.id, self._gear.settings)
-            self._later.pop(order.id, None)
+            self._patience.forget(order.id)
             for task_id, key in carried.receipts:
                 await receipts.post(self._gear, task_id, key, hold=None)
             if carried.note is not None:
@@ -246,7 +242,7 @@ class Orders:
         if order.state == "asked" and now - order.created_at >= _GIVE_UP:
             await self._do(order, "order.refuse", refuse, order.id, explain(error))
             return 1
-        self._pause(order.id, now, None)
+        self._patience.put_off(order.id, now)
         return 0
 
     async def _post(self, key: str) -> None:
@@ -256,20 +252,15 @@ class Orders:
             done = await attempt(port, self._channel, key)
         except StationmasterError as error:
             _log.warning("note.postponed", key=key, code=error.code, error=str(error))
-            self._pause(key, await port.read(_now), None)
+            self._patience.put_off(key, await port.read(_now))
             return
         if done.row.state in {"confirmed", "failed"}:
-            self._later.pop(key, None)
+            self._patience.forget(key)
             return
         now = await port.read(_now)
         if now - done.row.note.created_at >= _GIVE_UP:
             await port.do(self._channel.command(done.row, "note.give_up"), _give_up, key, done.code)
-        self._pause(key, now, done.again_at)
-
-    def _pause(self, key: str, now: int, again_at: int | None) -> None:
-        _, last = self._later.get(key, (0, 0))
-        pause = min(last * 2 or _FIRST_PAUSE, _LONGEST_PAUSE)
-        self._later[key] = (again_at or now + pause, pause)
+        self._patience.put_off(key, now, done.again_at)
 
     async def _do(self, order: Order, name: str, body: Callable[..., Carried], *args: object) -> Carried:
         return await self._gear.port.do(self._cmd(order, name), body, *args)

@@ -12,14 +12,15 @@ import structlog
 
 from stationmaster import faults
 from stationmaster.clock import MICROS
-from stationmaster.command import Cmd
-from stationmaster.errors import Stale, StationmasterError
+from stationmaster.errors import StationmasterError
 from stationmaster.gitea import actions, codes, live, parts, store, texts
 from stationmaster.gitea.comments import CommentChannel, Posting
+from stationmaster.gitea.duty import Duty
 from stationmaster.gitea.gear import Gear, Hold
 from stationmaster.gitea.live import LiveReceipts
 from stationmaster.gitea.machine import TASK
 from stationmaster.gitea.model import Comment, Task
+from stationmaster.gitea.patience import Patience
 from stationmaster.gitea.settings import GiteaSettings
 from stationmaster.ledger import lease as leases
 from stationmaster.ledger.lease import Lease
@@ -73,67 +74,40 @@ class Relay:
         self._gear = gear
         self._channel = CommentChannel(gear)
         self._live = LiveReceipts(gear)
-        self._lease: Lease | None = None
+        at = gear.station
+        self._duty = Duty(gear.port, "relay", owner=at.worker_id, incarnation=at.incarnation, ttl_s=gear.settings.ttl_s)
         self._began: int | None = None
-        # When a comment is looked at again, and after which pause; what is lost with the process is only patience.
-        self._later: dict[str, tuple[int, int]] = {}
+        self._patience = Patience(_FIRST_PAUSE, _LONGEST_PAUSE)
 
     async def tick(self, now: int) -> int:
         """Attends to what is due; returns how many comments came to their end."""
         _ = now
-        if not await self._on_duty():
+        if not await self._duty.on():
             return 0
         ended = 0
         open_rows = await self._gear.port.read(self._due)
         for key in open_rows:
-            if not await self._on_duty():
+            if not await self._duty.on():
                 break
             ended += await self._attend(key)
-        if self._gear.settings.live_receipt and await self._on_duty():
+        if self._gear.settings.live_receipt and await self._duty.on():
             ended += await self._live.tick()
         return ended
 
     async def close(self) -> None:
         """Gives the duty to whoever wants it."""
-        if self._lease is not None:
-            await self._gear.port.do(self._cmd("relay.leave"), _give_back, self._lease)
-            self._lease = None
-
-    async def _on_duty(self) -> bool:
-        port, ttl_s = self._gear.port, self._gear.settings.ttl_s
-        if self._lease is not None:
-            try:
-                self._lease = await port.hot(leases.heartbeat, self._lease, ttl_s)
-            except Stale:
-                self._lease = None
-            else:
-                return True
-        self._lease = await port.do(self._cmd("relay.take"), self._take, ttl_s)
-        return self._lease is not None
-
-    def _take(self, tx: Tx, ttl_s: float) -> Lease | None:
-        at = self._gear.station
-        return leases.acquire(
-            tx,
-            kind="duty",
-            key="relay",
-            owner=at.worker_id,
-            incarnation=at.incarnation,
-            subject=at.worker_id,
-            ttl_s=ttl_s,
-        )
+        await self._duty.leave()
 
     def _due(self, reader: Reader) -> list[str]:
         # What is older than this process has nobody else to attend to it.
         self._began = self._began or reader.now
         before = max(self._began, reader.now - _FRESH)
         rows = store.open_comments(reader, before, _MOST_ROWS)
-        waiting = {row.id for row in rows}
-        self._later = {key: at for key, at in self._later.items() if key in waiting}
+        self._patience.keep({row.id for row in rows})
         return [row.id for row in rows if self._is_due(reader, row)]
 
     def _is_due(self, reader: Reader, row: Comment) -> bool:
-        if self._later.get(row.id, (0, 0))[0] > reader.now:
+        if not self._patience.over(row.id, reader.now):
             return False
         continued = parts.answer_of(row.id)
         if continued is not None:
@@ -155,7 +129,7 @@ class Relay:
                 await self._alert(done)
             return 1
         now = await port.read(_now)
-        self._put_off(key, now, done.again_at)
+        self._patience.put_off(key, now, done.again_at)
         age = now - done.row.comment.created_at
         if asked and age >= _ALERT and done.how != "too_early":
             await self._alert(done)
@@ -163,11 +137,6 @@ class Relay:
             return 0
         await port.do(self._channel.command(done.row, "comment.give_up"), self._give_up, key, done.code)
         return 1
-
-    def _put_off(self, key: str, now: int, again_at: int | None) -> None:
-        _, last = self._later.get(key, (0, 0))
-        pause = min(last * 2 or _FIRST_PAUSE, _LONGEST_PAUSE)
-        self._later[key] = (again_at or now + pause, pause)
 
     async def _alert(self, done: Attempt[Posting]) -> None:
         """Tells the operator, once, that the question a task waits on was refused, or that nobody knows where it is."""
@@ -182,13 +151,6 @@ class Relay:
         row = self._channel.load(tx, key)
         if row.state in {"pending", "sent"}:
             self._channel.fail(tx, row, code or codes.REPLY_STATUS_UNKNOWN)
-
-    def _cmd(self, name: str) -> Cmd:
-        return Cmd(name, "system", f"worker:{self._gear.station.worker_id}")
-
-
-def _give_back(tx: Tx, lease: Lease) -> None:
-    leases.release(tx, lease)
 
 
 def _now(reader: Reader) -> int:

@@ -15,6 +15,7 @@ from stationmaster.clock import MICROS
 from stationmaster.command import Cmd, LedgerPort
 from stationmaster.errors import Busy
 from stationmaster.gitea import actions, store
+from stationmaster.gitea.duty import Duty
 from stationmaster.gitea.machine import TASK
 from stationmaster.gitea.retention_disk import Disk
 from stationmaster.inbox import actions as inbox
@@ -69,40 +70,47 @@ class Retention:
     keep: Keep
     disk: Disk | None = None
     owner: str = field(default_factory=lambda: ids.new("keeper"))
+    _duty: Duty = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Makes the lease of the duty; each start is an owner of its own."""
+        self._duty = Duty(self.port, "retention", owner=self.owner, incarnation=self.owner, ttl_s=_TTL_S)
 
     async def tick(self, now: int) -> int:
         """Lets go of some; returns how many things, so that the loop comes again while there are more."""
         _ = now
         if not await self.port.read(self._anything):
             return await self._clear_disk()
-        lease = await self._take()
-        if lease is None:
+        if not await self._duty.on():
             return 0
         try:
-            return sum((await self._step(lease)).values()) + await self._clear_disk()
+            return sum((await self._step(self._held())).values()) + await self._clear_disk()
         finally:
-            await self._leave(lease)
+            await self._duty.leave()
 
     async def everything(self, *, dry_run: bool) -> dict[str, int]:
         """Lets go of all that is due, or only counts it; raises Busy while somebody else has the duty."""
         if dry_run:
             return {**await self.port.read(self._due), **(await self.disk.due(self.keep) if self.disk else {})}
-        lease = await self._take()
-        if lease is None:
+        if not await self._duty.on():
             raise Busy("Old payloads are being let go at this moment.", code="busy", hint="Try again in a minute.")
         done: Counter[str] = Counter()
         try:
             for _ in range(_MOST_STEPS):
-                some = await self._step(lease)
+                some = await self._step(self._held())
                 if self.disk is not None:
                     some.update(await self.disk.step(self.keep))
                 done.update(some)
                 if not sum(some.values()) and not await self.port.read(self._anything):
                     break
-                lease = await self.port.hot(leases.heartbeat, lease, _TTL_S)
+                await self._duty.keep()
         finally:
-            await self._leave(lease)
+            await self._duty.leave()
         return {kind: done[kind] for kind in _KINDS}
+
+    def _held(self) -> Lease:
+        assert self._duty.lease is not None, "BUG: nobody works without the duty"  # noqa: S101 - the callers have it
+        return self._duty.lease
 
     async def _clear_disk(self) -> int:
         return 0 if self.disk is None else sum((await self.disk.step(self.keep)).values())
@@ -138,25 +146,6 @@ class Retention:
                 dropped = await self.port.do(cmd, _drop_events, lease, turn.run_id)
                 gone, left = gone + dropped, left - max(dropped, 1)
         return gone
-
-    # --- the duty ---
-
-    async def _take(self) -> Lease | None:
-        return await self.port.do(Cmd("retention.take", "system", "tick:retention"), self._taken)
-
-    def _taken(self, tx: Tx) -> Lease | None:
-        return leases.acquire(
-            tx,
-            kind="duty",
-            key="retention",
-            owner=self.owner,
-            incarnation=self.owner,
-            subject=self.owner,
-            ttl_s=_TTL_S,
-        )
-
-    async def _leave(self, lease: Lease) -> None:
-        await self.port.do(Cmd("retention.leave", "system", "tick:retention"), leases.release, lease)
 
     # --- looking ---
 

@@ -258,7 +258,7 @@ def turn_prompt(
     lines += [plain(note, 500) for note in notes]
     lines.append(about.line)
     if mode == "official":
-        lines += [*_posting(about), *filter(None, [how])]
+        lines += _posting(about, how)
     over = len(instruction) - _LONGEST_REQUEST
     if over > 0:
         instruction = f"{instruction[:_LONGEST_REQUEST]}\n(cut by the host: {over} more characters; read the comment)"
@@ -289,15 +289,16 @@ def reply_retry_prompt(about: Correlation, final_text: str | None, mode: Mode = 
         about.line,
     ]
     if mode == "official":
-        lines += [*_posting(about), *filter(None, [how])]
+        lines += _posting(about, how)
     text = "\n".join(lines)
     if not final_text:
         return text
     return text + "\n\n" + _block("Final text of your previous turn", final_text, about.turn_ref)
 
 
-def _posting(about: Correlation) -> list[str]:
-    return ["Marker line: " + marker.final(about.task_id, about.turn_ref, about.resource_key)]
+def _posting(about: Correlation, how: str) -> list[str]:
+    mark = marker.final(about.task_id, about.turn_ref, about.resource_key)
+    return [f"Marker line: {mark}", *([how] if how else [])]
 
 
 def untrusted(title: str, text: str, key: str) -> str:

@@ -127,14 +127,13 @@ class Tools:
         self._one_at_a_time = asyncio.Lock()
         self._running: set[asyncio.Task[ToolAnswer]] = set()
         self._shut = False
-        self._known: dict[str, Callable[[dict[str, Any]], Awaitable[ToolAnswer]]] = {
+        known: dict[str, Callable[[dict[str, Any]], Awaitable[ToolAnswer]]] = {
             "issue_read": self._issue_read,
             "reply": self._reply,
             "ask": self._ask,
             "publish": self._publish,
         }
-        offered = {tool.name for tool in specs(gear.settings.reply_mode)}
-        self._known = {name: answer for name, answer in self._known.items() if name in offered}
+        self._known = {tool.name: known[tool.name] for tool in specs(gear.settings.reply_mode)}
 
     async def __call__(self, call: ToolCall) -> ToolAnswer:
         """Answers one call; a caller that goes away does not break off what was begun."""

@@ -19,6 +19,7 @@ from stationmaster.gitea.normalise import (
     Rejected,
     Rules,
     Unasked,
+    Unread,
     ask,
     header_delivery_id,
     host_of,
@@ -55,16 +56,19 @@ IGNORED = {
     "issue_comment_deleted_user_ghost": codes.COMMENT_EDITED,
     "pull_comment_edited": codes.COMMENT_EDITED,
     "pull_pending_review_comment_edited": codes.DRAFT_REVIEW_COMMENT,
-    "pull_review_comment": codes.REVIEW_EVENT,
-    "pull_code_line_comment_single": codes.REVIEW_EVENT,
-    "pull_review_approved": codes.REVIEW_EVENT,
-    "pull_review_rejected": codes.REVIEW_EVENT,
-    "issues_opened_mention": codes.NOT_A_COMMENT,
     "issues_edited_body_adds_mention": codes.NOT_A_COMMENT,
     "issues_edited_title": codes.NOT_A_COMMENT,
-    "pull_request_opened_mention_fork": codes.NOT_A_COMMENT,
-    "pull_request_opened_head_repo_deleted": codes.NOT_A_COMMENT,
     "push_test_delivery": codes.TEST_DELIVERY,
+}
+# What has to be read at the forge.
+UNREAD = {
+    "pull_review_comment": "pull_request",
+    "pull_code_line_comment_single": "pull_request",
+    "pull_review_approved": "pull_request",
+    "pull_review_rejected": "pull_request",
+    "issues_opened_mention": "issue",
+    "pull_request_opened_mention_fork": "pull_request",
+    "pull_request_opened_head_repo_deleted": "pull_request",
 }
 
 
@@ -90,7 +94,7 @@ def put(*path: str, value: object) -> Callable[[dict[str, Any]], object]:
 
 
 def test_every_sample_has_its_expected_outcome() -> None:
-    assert ACCEPTED | set(IGNORED) == set(ALL)
+    assert ACCEPTED | set(IGNORED) | set(UNREAD) == set(ALL)
 
 
 @pytest.mark.parametrize("name", sorted(ACCEPTED))
@@ -109,6 +113,34 @@ def test_everything_else_is_ignored_with_its_own_reason(name: str) -> None:  # G
     assert isinstance(found, Ignored)
     assert found.reason == IGNORED[name]
     assert found.delivery_id == ALL[name].headers["X-Gitea-Delivery"]
+
+
+@pytest.mark.parametrize("name", sorted(UNREAD))
+def test_what_says_too_little_is_to_be_read(name: str) -> None:  # GW-R-050
+    found = read(ALL[name])
+    assert isinstance(found, Unread)
+    assert (found.kind, found.delivery_id) == (UNREAD[name], ALL[name].headers["X-Gitea-Delivery"])
+    said = msgspec.json.decode(ALL[name].body)
+    about = said.get("pull_request") or said["issue"]
+    assert (found.number, found.repo.id) == (about["number"], said["repository"]["id"])
+
+
+def _changed(name: str, change: Callable[[dict[str, Any]], object]) -> Outcome:
+    said = msgspec.json.decode(ALL[name].body)
+    change(said)
+    return normalise(ALL[name].headers, msgspec.json.encode(said), RULES)
+
+
+def test_a_text_without_a_mention_and_a_bots_review_are_not_read() -> None:  # GW-R-056
+    plain = _changed("issues_opened_mention", lambda said: said["issue"].update(body="nothing for anybody"))
+    assert isinstance(plain, Ignored)
+    assert plain.reason == codes.NOT_A_COMMENT
+    ours = _changed("pull_review_comment", lambda said: said["sender"].update(id=RULES.bot_id))
+    assert isinstance(ours, Ignored)
+    assert ours.reason == codes.BOT_SELF_COMMENT
+    lost = _changed("pull_review_comment", lambda said: said.pop("pull_request"))
+    assert isinstance(lost, Ignored)
+    assert lost.reason == codes.REVIEW_EVENT
 
 
 def test_the_structure_of_an_issue_comment() -> None:  # GW-R-051
@@ -181,12 +213,12 @@ def test_without_the_type_header_the_shape_decides(name: str, drop: tuple[str, .
     if name in ACCEPTED:
         assert isinstance(found, Normalised)
         assert found.resource.kind == ("pull_request" if name.startswith("pull") else "issue")
+    elif name in UNREAD:
+        assert isinstance(found, Unread)
+        assert found.kind == UNREAD[name]
     else:
         assert isinstance(found, Ignored)
-        if name.startswith("pull_review") or name == "pull_code_line_comment_single":
-            expected = {codes.REVIEW_EVENT, codes.NOT_A_COMMENT} if len(drop) == 1 else {codes.REVIEW_EVENT}
-            assert found.reason in expected
-        elif name != "push_test_delivery":
+        if name != "push_test_delivery":
             assert found.reason == IGNORED[name]
 
 

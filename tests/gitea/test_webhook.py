@@ -13,7 +13,7 @@ from stationmaster import canonical
 from stationmaster.clock import MICROS, ManualClock
 from stationmaster.control.dispatch import Dispatch
 from stationmaster.errors import Unavailable
-from stationmaster.gitea import codes, normalise, store
+from stationmaster.gitea import codes, looks, normalise, store
 from stationmaster.gitea.webhook import Reply, Webhook
 from stationmaster.ledger import history
 from stationmaster.redact import Secret
@@ -310,10 +310,6 @@ SILENT = {
     "issue_comment_by_gitea_actions": codes.BOT_COMMENT,
     "issue_comment_code_and_quote": codes.NO_MENTION,
     "pull_comment_edited": codes.COMMENT_EDITED,
-    "pull_review_comment": codes.REVIEW_EVENT,
-    "pull_review_approved": codes.REVIEW_EVENT,
-    "issues_opened_mention": codes.NOT_A_COMMENT,
-    "pull_request_opened_mention_fork": codes.NOT_A_COMMENT,
     "push_test_delivery": codes.TEST_DELIVERY,
 }
 
@@ -330,6 +326,18 @@ async def test_what_starts_nothing_is_answered_and_audited(door: Door, name: str
     assert entry.data["reason"] == SILENT[name]
     delivery = ALL[name].headers["X-Gitea-Delivery"]
     assert {each.name for each in door.rig.ledger.read(history.by_ref, "delivery", delivery)} >= {"webhook.ignore"}
+
+
+@pytest.mark.parametrize("name", ["pull_review_comment", "pull_code_line_comment_single", "issues_opened_mention"])
+async def test_what_says_too_little_is_kept_to_be_read(door: Door, name: str) -> None:
+    # GW-R-050, GW-R-053
+    first = await door.send(ALL[name])
+    delivery = ALL[name].headers["X-Gitea-Delivery"]
+    assert (first.status, first.body) == (202, {"deliveryId": delivery, "state": "to_be_read"})
+    assert await door.send(ALL[name]) == first
+    [look] = door.rig.ledger.read(looks.due, "default")
+    assert (look.kind, look.delivery_id) == ("issue" if name.startswith("issue") else "pull_request", delivery)
+    assert door.rig.count("gitea_task") == 0
 
 
 BODIES = {  # GW-R-055, GW-R-057
@@ -378,16 +386,14 @@ async def test_both_meanings_of_pull_request_comment(door: Door) -> None:  # GW-
     talk = await door.send(ALL[PULL])
     review = await door.send(ALL["pull_review_comment"])
     assert (ALL[PULL].headers["X-Gitea-Event"], talk.status) == ("issue_comment", 202)
-    assert (ALL["pull_review_comment"].headers["X-Gitea-Event"], review.body["reason"]) == (
-        "pull_request_comment",
-        codes.REVIEW_EVENT,
-    )
+    assert ALL["pull_review_comment"].headers["X-Gitea-Event"] == "pull_request_comment"
+    assert (review.status, review.body["state"]) == (202, "to_be_read")
     assert talk.task_id is not None
     task, session = door.rig.task(talk.task_id), door.rig.session(talk.task_id)
     assert (session.kind, session.number) == ("pull_request", 13)
     assert task.resource_key.endswith(":pull_request:13")
     assert (task.base_ref, task.head_ref) == ("main", told(PULL)["pull_request"]["head"]["ref"])
-    assert door.rig.rows("SELECT event_type FROM gitea_delivery WHERE status = 'accepted'") == [
+    assert door.rig.rows("SELECT event_type FROM gitea_delivery WHERE task_id IS NOT NULL") == [
         ("pull_request_comment",)
     ]
 

@@ -51,7 +51,7 @@ STORE_UNAVAILABLE: Final = _code("store_unavailable", "the store is unavailable"
 
 # Ingress: why a valid delivery starts nothing (GW-R-054 … GW-R-058).
 NOT_A_COMMENT: Final = _code("not_a_comment", "the event is not a comment", "该事件不是评论")
-REVIEW_EVENT: Final = _code("review_event", "reviews do not start tasks", "评审事件不会触发任务")
+REVIEW_EVENT: Final = _code("review_event", "the review does not say where it stands", "评审事件缺少位置信息")
 TEST_DELIVERY: Final = _code("test_delivery", "test delivery received", "已收到测试投递")
 COMMENT_EDITED: Final = _code("comment_edited", "edited comments do not start tasks", "编辑评论不会触发任务")
 COMMENT_DELETED: Final = _code("comment_deleted", "deleted comments do not start tasks", "删除评论不会触发任务")

@@ -159,7 +159,24 @@ class Rejected(msgspec.Struct, frozen=True):
     event_type: str = ""
 
 
-Outcome = Normalised | Closed | Ignored | Rejected
+class Unread(msgspec.Struct, frozen=True):
+    """A delivery that says where something was written and too little of what: it has to be read at the forge."""
+
+    instance_id: str
+    delivery_id: str
+    event_type: str
+    repo: Repo
+    kind: Literal["issue", "pull_request"]
+    number: int
+    actor: str
+
+    @property
+    def repo_key(self) -> str:
+        """Returns the key of GW-R-012."""
+        return repo_key(self.instance_id, self.repo.owner, self.repo.name)
+
+
+Outcome = Normalised | Closed | Unread | Ignored | Rejected
 
 
 def delivery_key(instance_id: str, delivery_id: str) -> str:
@@ -203,7 +220,8 @@ def normalise(headers: Mapping[str, str], body: bytes, rules: Rules) -> Outcome:
     route = _header(have, "event-type") or _header(have, "event")
     sent_id = _delivery_id(have)
     if route and route not in _COMMENT_ROUTES:
-        return closed_event.read(route, sent_id, body, rules.instance_id) or _other_event(route, sent_id, body)
+        closed = closed_event.read(route, sent_id, body, rules.instance_id)
+        return closed or _unread_event(route, sent_id, body, rules) or _other_event(route, sent_id, body)
     try:
         return _from_payload(_decoder.decode(body), route, sent_id, rules)
     except msgspec.ValidationError as error:
@@ -239,6 +257,44 @@ def _delivery_id(have: Mapping[str, str]) -> str:
     return sent if _DELIVERY_ID.fullmatch(sent) else ""
 
 
+def _is_review(event: str) -> bool:
+    return any(word in event for word in _REVIEW_WORDS)
+
+
+def _unread_event(route: str, sent_id: str, body: bytes, rules: Rules) -> Unread | Ignored | None:
+    if not sent_id or not (route in closed_event.ROUTES or _is_review(route)):
+        return None
+    try:
+        return _unread(_decoder.decode(body), route, sent_id, rules)
+    except (msgspec.DecodeError, UnicodeError, RecursionError, Unusable):
+        return None
+
+
+def _unread(read: payload.Payload, route: str, sent_id: str, rules: Rules) -> Unread | Ignored | None:
+    """Returns what has to be read: a review, or a new issue or pull request whose text mentions the bot.
+
+    A review's event has no number of its own and none of its remarks on code; the text of an issue or pull request has
+    to be known by the number that readings know it by. So all of these come in by reading.
+    """
+    pull, issue, repository, sender = read.pull_request, read.issue, read.repository, read.sender
+    about = pull or issue
+    if about is None or repository is None or sender is None or not _has_something(read, about.body, rules):
+        return None
+    login = login_of(sender)
+    repo = repo_of(repository, rules)
+    if is_bot(sender, rules):
+        code = codes.BOT_SELF_COMMENT if is_ours(sender.id, login, rules) else codes.BOT_COMMENT
+        return Ignored(code, sent_id, route, login, repo_key(rules.instance_id, repo.owner, repo.name))
+    plain = pull is None and issue is not None and issue.pull_request is None
+    return Unread(rules.instance_id, sent_id, route, repo, ISSUE if plain else PULL, about.number, login)
+
+
+def _has_something(read: payload.Payload, text: str | None, rules: Rules) -> bool:
+    if read.pull_request is not None and read.review is not None:
+        return True
+    return read.action == "opened" and isinstance(ask(text_of(text or ""), rules.bot_login), str)
+
+
 def _other_event(route: str, sent_id: str, body: bytes) -> Outcome:
     """Answers an event that is no comment, by its header; its shape is only asked to be JSON."""
     event = route if _DELIVERY_ID.fullmatch(route) else "unknown"
@@ -253,7 +309,7 @@ def _other_event(route: str, sent_id: str, body: bytes) -> Outcome:
         before, after = fields.get("before"), fields.get("after")
         nothing = before is not None and after is not None and bytes(before) == bytes(after)
         reason = codes.TEST_DELIVERY if nothing else codes.NOT_A_COMMENT
-    elif any(word in event for word in _REVIEW_WORDS):
+    elif _is_review(event):
         reason = codes.REVIEW_EVENT
     else:
         reason = codes.NOT_A_COMMENT
@@ -267,8 +323,9 @@ def _from_payload(read: payload.Payload, route: str, sent_id: str, rules: Rules)
             raise Unusable("The payload has no comment.")
         if not sent_id:
             raise Unusable("The delivery has no id.")
+        event = route or "unknown"
         reason = codes.NOT_A_COMMENT if read.review is None else codes.REVIEW_EVENT
-        return Ignored(reason, sent_id, route or "unknown")
+        return _unread(read, event, sent_id, rules) or Ignored(reason, sent_id, event)
     comment, issue, repository, sender = read.comment, read.issue, read.repository, read.sender
     if issue is None or repository is None or sender is None or read.action is None:
         missing = next(name for name in ("issue", "repository", "sender", "action") if getattr(read, name) is None)

@@ -49,6 +49,7 @@ class Issue(msgspec.Struct, frozen=True):
 
     number: Id
     title: str | None = None
+    body: str | None = None
     html_url: str | None = None
     pull_request: dict[str, msgspec.Raw] | None = None
 
@@ -83,6 +84,7 @@ class Pull(msgspec.Struct, frozen=True):
     """A pull request."""
 
     number: Id
+    body: str | None = None
     base: Side | None = None
     head: Side | None = None
 

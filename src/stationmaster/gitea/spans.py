@@ -108,11 +108,10 @@ class Reading:
         """Reads one issue or pull request of which an event said too little."""
         kind, number = wishes[0].kind, wishes[0].number
         floor = self._before((await self._cursor("issues")).new_from)
+        words = self._readable(found.of_issue, await self._desk.forge.get_issue(self._ref, number))
+        said = [words] if words is not None and words.created_at >= floor else []
         if kind == "pull_request":
-            said = await self._said_in_reviews(number, floor)
-        else:
-            words = self._readable(found.of_issue, await self._desk.forge.get_issue(self._ref, number))
-            said = [words] if words is not None and words.created_at >= floor else []
+            said += await self._said_in_reviews(number, floor)
         await self._take(said)
         cmd = Cmd("look.done", "system", f"look:{wishes[0].id}", refs=self._refs())
         await self._desk.port.do(cmd, _look_done, wishes, self.tally)

@@ -14,10 +14,10 @@ from stationmaster import canonical
 from stationmaster.clock import MICROS
 from stationmaster.command import Cmd, LedgerPort
 from stationmaster.errors import Stale, Unavailable
-from stationmaster.gitea import closing, codes, intake, normalise, signature, store
+from stationmaster.gitea import closing, codes, intake, looks, normalise, signature, store
 from stationmaster.gitea.closed_event import Closed
 from stationmaster.gitea.model import Delivery, Task
-from stationmaster.gitea.normalise import Ignored, Normalised, Outcome, Rejected, Rules
+from stationmaster.gitea.normalise import Ignored, Normalised, Outcome, Rejected, Rules, Unread
 from stationmaster.gitea.settings import GiteaSettings
 from stationmaster.gitea.store import Q
 from stationmaster.inbox import actions as inbox
@@ -120,7 +120,8 @@ def _tell_refusal(tx: Tx, code: str, source: str) -> None:
 
 
 def _actor(said: Outcome) -> str:
-    login = said.actor.login if isinstance(said, Normalised) else said.actor if isinstance(said, Ignored) else ""
+    login = said.actor.login if isinstance(said, Normalised) else ""
+    login = said.actor if isinstance(said, Ignored | Unread) else login
     return f"gitea:user:{login}" if login else "system"
 
 
@@ -128,7 +129,7 @@ def _refs(said: Outcome) -> dict[str, str]:
     found = {"delivery": said.delivery_id} if said.delivery_id else {}
     if isinstance(said, Normalised):
         found |= {"repo": said.repo_key, "resource": said.resource_key, "session": said.resource_key}
-    elif isinstance(said, Ignored) and said.repo_key:
+    elif isinstance(said, Ignored | Unread) and said.repo_key:
         found["repo"] = said.repo_key
     return found
 
@@ -144,16 +145,21 @@ def take(tx: Tx, said: Outcome, payload_hash: str, settings: GiteaSettings) -> R
     if seen is not None:
         return _again(tx, seen, payload_hash)
     inbox.take(tx, source="gitea", event_id=known.key, payload_hash=payload_hash, disposition="taken")
+    return _store(tx, said, known, _answer(tx, said, known))
+
+
+def _answer(tx: Tx, said: Outcome, known: _Known) -> _Answer:
     if isinstance(said, Normalised):
-        return _store(tx, said, known, _accept(tx, said, known))
+        return _accept(tx, said, known)
     if isinstance(said, Closed):
-        return _store(tx, said, known, _closed(tx, said, known))
+        return _closed(tx, said, known)
+    if isinstance(said, Unread):
+        return _unread(tx, said)
     if isinstance(said, Ignored):
         tx.event("webhook.ignore", reason=said.reason, event_type=said.event_type)
-        return _store(tx, said, known, _ignored(said.reason))
+        return _ignored(said.reason)
     tx.refusal("webhook.reject", said.code, event_type=said.event_type)
-    body = {"error": said.code, "message": said.message}
-    return _store(tx, said, known, _Answer("rejected", 400, body, said.code))
+    return _Answer("rejected", 400, {"error": said.code, "message": said.message}, said.code)
 
 
 def _again(tx: Tx, seen: Delivery, payload_hash: str) -> Reply:
@@ -209,6 +215,19 @@ def _ordered(tx: Tx, said: Normalised, taken: intake.Ordered) -> _Answer:
         return _Answer("duplicate", 200, {**body, "status": "duplicate"}, codes.DUPLICATE_DELIVERY)
     tx.event("webhook.accept", refs={"comment": str(said.comment.id)}, author=said.comment.author_login)
     return _Answer("accepted", 202, {**body, "state": "asked"}, None)
+
+
+def _unread(tx: Tx, said: Unread) -> _Answer:
+    looks.ask(
+        tx,
+        instance_id=said.instance_id,
+        repo=said.repo,
+        kind=said.kind,
+        number=said.number,
+        reason=said.event_type,
+        delivery_id=said.delivery_id,
+    )
+    return _Answer("accepted", 202, {"deliveryId": said.delivery_id, "state": "to_be_read"}, None)
 
 
 def _closed(tx: Tx, said: Closed, known: _Known) -> _Answer:

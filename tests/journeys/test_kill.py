@@ -31,6 +31,8 @@ SILENT = (
 _OPERATORS = {"backup.before_rename", "operate.accepted", "unblock.looked"}
 # What is found after an absence; tests/journeys/test_catchup.py kills it there.
 _FOUND = {"catchup.admitted"}
+# What only some settings lead through; tests/journeys/test_kill_beside.py kills it there.
+_BESIDE = {"live.edited", "steering.said"}
 _LATER = {
     "prepare.fetch.intended",
     "prepare.fetch.done",
@@ -55,7 +57,7 @@ def _first_tasks() -> Iterator[str]:
     for point in fault_points():
         if point in _COMMITS:
             yield from (f"{point}:{nth}" for nth in _COMMITS[point])
-        elif point not in _OPERATORS | _FOUND | _LATER | _FALLBACK | set(_TWICE):
+        elif point not in _OPERATORS | _FOUND | _BESIDE | _LATER | _FALLBACK | set(_TWICE):
             yield point
     yield from (f"{point}:2" for point in _AGAIN)
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from stationmaster import faults
 from stationmaster.clock import MICROS
 from stationmaster.command import Cmd
 from stationmaster.errors import NotFound, StationmasterError
@@ -132,6 +133,7 @@ class LiveReceipts:
             # What a write raises means that nothing was written.
             await self._gear.port.do(self._cmd(receipt), _result, intent, "not_sent", explain(error))
             raise
+        faults.point("live.edited")
         if isinstance(outcome, client.Refused):
             await self._gear.port.do(self._cmd(receipt), _result, intent, "failed", outcome.code)
             return await self._done(receipt, "refused", outcome.code, there=None)

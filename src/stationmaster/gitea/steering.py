@@ -11,6 +11,7 @@ import asyncio
 import msgspec
 import structlog
 
+from stationmaster import faults
 from stationmaster.agents.codex_app.session import CodexRun
 from stationmaster.errors import StationmasterError
 from stationmaster.gitea import actions, intake, prepare, store, texts
@@ -114,6 +115,7 @@ class Steering:
         words = texts.steer_prompt(asked.comment.author_login, asked.instruction, steer.id)
         try:
             await agent.steer(thread_id, turn_id, words, key=steer.id)
+            faults.point("steering.said")
         except StationmasterError as error:
             refused = error.code == "app_server_rejected"
             await gear.port.do(cmd, _not_said, steer.id, intent, explain(error), refused)

@@ -3,94 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import shlex
-import sys
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from stationmaster.agents import process
-from stationmaster.agents.codex_app import settings as codex_settings
 from stationmaster.agents.codex_app.session import CodexRun
 from stationmaster.agents.driver import ToolAnswer, ToolCall
 from stationmaster.agents.events import (
     AgentEvent,
-    AgentMessage,
     AgentRequest,
     AgentWarning,
     ItemCompleted,
     ProcessExited,
     TurnCompleted,
 )
-from stationmaster.errors import Denied, NotFound, Unavailable
-from stationmaster.redact import Secret
-from tests.agents.codex_app import fake_app_server
-from tests.agents.codex_app.rig import Rig, until
+from stationmaster.errors import Denied, Unavailable
+from tests.agents.codex_app.conftest import IDS, Fake, MakeFake, Plan, ended, error, item
+from tests.agents.codex_app.rig import until
 from tests.support import eventually_async
-
-Plan = dict[str, Any]
-IDS = {"threadId": "th-1", "turnId": "tu-1"}
-
-
-def item(phase: str, name: str, **more: Any) -> Plan:
-    return {"method": f"item/{phase}", "params": {**IDS, "item": {"type": "commandExecution", "id": name, **more}}}
-
-
-def ended(status: str = "completed", turn: str = "tu-1", error: Any = None) -> Plan:
-    return {
-        "method": "turn/completed",
-        "params": {"threadId": "th-1", "turn": {"id": turn, "status": status, "error": error}},
-    }
-
-
-def error(number: int, words: str) -> Plan:
-    return {"error": {"code": number, "message": words}}
-
-
-@dataclass
-class Fake:
-    """A rig whose Codex is the scripted one; no walls, for it needs this Python."""
-
-    rig: Rig
-    settings: codex_settings.CodexSettings
-    log: Path
-
-    def spec(self, **changes: Any) -> codex_settings.RunSpec:
-        return self.rig.spec(isolation="codex_only", **changes)
-
-    def launch(self, **changes: Any) -> Awaitable[CodexRun]:
-        return CodexRun.launch(self.settings, self.spec(**changes), on_tool=self.rig.on_tool)
-
-    def heard(self) -> list[Plan]:
-        return [json.loads(line) for line in self.log.read_text().splitlines()] if self.log.exists() else []
-
-    def told(self) -> dict[str, Plan]:
-        """The parameters of the last message of each method."""
-        return {message["method"]: message.get("params", {}) for message in self.heard() if "method" in message}
-
-    def methods(self) -> list[str]:
-        return [message["method"] for message in self.heard() if "method" in message]
-
-
-MakeFake = Callable[..., Fake]
-
-
-@pytest.fixture
-def fake(tmp_path: Path) -> MakeFake:
-    def make(plan: Plan | None = None, **changes: Any) -> Fake:
-        rig, log, script, called = Rig(tmp_path), tmp_path / "log", tmp_path / "plan.json", tmp_path / "codex"
-        script.write_text(json.dumps({"log": str(log), **(plan or {})}))
-        program = shlex.join([sys.executable, str(Path(fake_app_server.__file__)), str(script)])
-        called.write_text(f'#!/bin/sh\nexec {program} "$@"\n')
-        called.chmod(0o700)
-        changes = {"command": called, "request_timeout_s": 20.0, "close_grace_s": 5.0, **changes}
-        return Fake(rig, rig.settings(**changes), log)
-
-    return make
 
 
 async def test_one_initialize_then_initialized_then_everything_else(fake: MakeFake) -> None:
@@ -438,119 +368,3 @@ async def test_death_ends_every_open_request_and_the_events(fake: MakeFake) -> N
     await run.close()
     await run.close()
     assert "the fake dies now" in (made.rig.root / "stderr").read_text()
-
-
-async def test_a_command_that_is_not_there_is_named_by_kind(fake: MakeFake) -> None:
-    made = fake(command=Path("/nowhere/codex"))
-    with pytest.raises(Unavailable) as caught:
-        await made.launch()
-    assert caught.value.code == "app_server_unreachable"
-
-
-async def test_garbage_on_the_wire_is_skipped(fake: MakeFake) -> None:
-    made = fake({"answers": {"thread/start": ["garbage"]}, "after": {"thread/start": [{"id": 999, "result": {}}]}})
-    run = await made.launch()
-    assert await run.start_thread() == "th-1"
-    await run.close()
-
-
-async def test_a_line_of_megabytes_is_read(fake: MakeFake) -> None:
-    big = "x" * (3 * 1024 * 1024)
-    made = fake({"after": {"turn/start": [item("completed", "big", aggregatedOutput=big), ended()]}})
-    run = await made.launch()
-    await run.start_turn(await run.start_thread(), "hello")
-    events = await until(run, lambda event: isinstance(event, TurnCompleted))
-    await run.close()
-    assert isinstance(events[0], ItemCompleted)
-    assert len(events[0].detail["output"]) == 4000
-
-
-async def test_another_threads_events_are_not_ours(fake: MakeFake) -> None:
-    other = {
-        "method": "item/completed",
-        "params": {"threadId": "th-2", "turnId": "t", "item": {"type": "agentMessage", "id": "m", "text": "not ours"}},
-    }
-    made = fake({"after": {"turn/start": [other, ended()]}})
-    run = await made.launch()
-    await run.start_turn(await run.start_thread(), "hello")
-    events = await until(run, lambda event: isinstance(event, TurnCompleted))
-    await run.close()
-    assert not [event for event in events if isinstance(event, AgentMessage)]
-
-
-async def test_an_interrupt_of_an_ended_turn_returns(fake: MakeFake) -> None:
-    # GW-R-154: Codex does not answer for a turn that is over
-    made = fake({"answers": {"turn/interrupt": ["silence"]}, "after": {"turn/interrupt": [ended("interrupted")]}})
-    run = await made.launch()
-    turn_id = await run.start_turn(await run.start_thread(), "hello")
-    await run.interrupt("th-1", turn_id)
-    await run.interrupt("th-1", turn_id)
-    await run.close()
-    assert made.methods().count("turn/interrupt") == 1
-
-
-async def test_an_interrupt_without_an_echo_times_out(fake: MakeFake) -> None:
-    made = fake({"answers": {"turn/interrupt": ["silence"]}}, request_timeout_s=0.5)
-    run = await made.launch()
-    turn_id = await run.start_turn(await run.start_thread(), "hello")
-    with pytest.raises(Unavailable) as caught:
-        await run.interrupt("th-1", turn_id)
-    assert caught.value.code == "app_server_timeout"
-    await run.close()
-
-
-@pytest.mark.parametrize(
-    ("words", "lost"),
-    [
-        ("no rollout found for thread id th-1", True),
-        ("session th-1 is archived. Run `codex unarchive th-1` to unarchive it first.", True),
-        ("thread th-1 not found", True),
-        ("failed to read session metadata /x.jsonl: empty session file", True),
-        ("failed to read session metadata /x.jsonl: Too many open files (os error 24)", False),
-        ("model provider `scripted` not found", False),
-        ("thread th-1 already has an active writer", False),
-        ("failed to load configuration: x", False),
-    ],
-)
-async def test_only_a_lost_thread_is_unrecoverable(fake: MakeFake, words: str, lost: bool) -> None:
-    made = fake({"answers": {"thread/resume": [error(-32600, words)]}})
-    run = await made.launch()
-    with pytest.raises(NotFound if lost else Unavailable) as caught:
-        await run.resume_thread("th-1")
-    await run.close()
-    assert (caught.value.code == "session_unrecoverable") == lost
-
-
-async def test_a_resume_carries_the_same_configuration_as_a_start(fake: MakeFake) -> None:
-    # GW-R-146
-    made = fake()
-    run = await made.launch(developer_instructions="House rules.")
-    await run.start_thread()
-    await run.resume_thread("th-1")
-    await run.close()
-    told = made.told()
-    start, resume = told["thread/start"], told["thread/resume"]
-    assert start.pop("dynamicTools")[0]["name"] == "reply"
-    assert (resume.pop("threadId"), resume.pop("excludeTurns")) == ("th-1", True)
-    assert resume == start
-
-
-async def test_full_access_is_sent_as_a_sandbox_and_never_with_permissions(fake: MakeFake) -> None:
-    made = fake(sandbox="danger-full-access")
-    run = await made.launch()
-    await run.start_thread()
-    await run.close()
-    params = made.heard()[-1]["params"]
-    assert params["sandbox"] == "danger-full-access"
-    assert "permissions" not in params
-    assert "permissions" not in params["config"]
-
-
-async def test_a_key_is_sent_after_initialized_and_the_account_must_show(fake: MakeFake) -> None:
-    made = fake({"answers": {"account/read": [{"result": {"account": None, "requiresOpenaiAuth": True}}]}})
-    with pytest.raises(Denied) as caught:
-        await made.launch(api_key=Secret("file:/key", lambda: "sk-made-up-key"))
-    assert caught.value.code == "codex_not_logged_in"
-    told = made.told()
-    assert told["account/login/start"] == {"type": "apiKey", "apiKey": "sk-made-up-key"}
-    assert made.methods().index("account/login/start") > made.methods().index("initialized")

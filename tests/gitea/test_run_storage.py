@@ -33,7 +33,7 @@ def _largest(folder: Path) -> int:
 
 
 async def test_bug_9_a_full_disk_stops_a_stream_of_events_and_loses_none(world: World, tmp_path: Path) -> None:
-    # issue 3 section 4, bug 9; K13
+    # bug 9; K13
     hold = await world.claim(await mention(world, "please fix it"))
     run_id = await world.turn(hold)
     recorder = _Recorder(world.port, run_id)

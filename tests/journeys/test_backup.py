@@ -35,7 +35,7 @@ def _wipe(rig: Rig) -> None:
 
 
 def test_after_a_wipe_and_a_restore_tasks_go_on_and_nothing_is_doubled(tmp_path: Path) -> None:
-    # issue 3 section 3 and acceptance 3; K7, GW-R-022, GW-R-014
+    # K7, GW-R-022, GW-R-014
     with Rig.made(tmp_path, ASKING, RED, CHANGE, LATER) as rig:
         rig.start()
         waiting = rig.accepted(rig.mention("please decide on a colour"))

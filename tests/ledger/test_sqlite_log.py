@@ -49,7 +49,7 @@ def _twenty_streams(ledger: Ledger, chunks: int = 3) -> list[BaseException]:
 def test_bug_9_twenty_runs_stream_beside_a_long_reader_and_the_log_shrinks_once_it_is_over(
     ledger: Ledger, tmp_path: Path
 ) -> None:
-    # issue 3 section 4, bug 9
+    # bug 9
     log = tmp_path / "ledger.db-wal"
     reading, over = threading.Event(), threading.Event()
     seen: list[int] = []
@@ -77,7 +77,7 @@ def test_bug_9_twenty_runs_stream_beside_a_long_reader_and_the_log_shrinks_once_
 def test_bug_9_readers_that_follow_one_another_without_a_gap_do_not_keep_the_log_growing(
     ledger: Ledger, tmp_path: Path
 ) -> None:
-    # issue 3 section 4, bug 9: SQLite alone never finds a moment without a reader
+    # bug 9: SQLite alone never finds a moment without a reader
     log = tmp_path / "ledger.db-wal"
     stop, sizes = threading.Event(), []
 

@@ -87,7 +87,6 @@ def _by_state(rig: Rig) -> dict[str, list[str]]:
 
 
 async def test_it_is_guarded_and_without_fault(upgraded: tuple[Rig, Gear]) -> None:
-    # issue 3 section 3 and acceptance 3
     rig, _ = upgraded
     assert rig.ledger.verify() == []
     task_id = _by_state(rig)["queued"][0]
@@ -98,8 +97,33 @@ async def test_it_is_guarded_and_without_fault(upgraded: tuple[Rig, Gear]) -> No
         rig.rows("DELETE FROM journal")
 
 
+def _shape(path: Path) -> tuple[set[tuple[Any, ...]], set[tuple[str, str]]]:
+    """Returns the columns of every table with their types and defaults, and every index."""
+    with closing(sqlite3.connect(path)) as connection:
+        names = [row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        columns = {
+            (name, *row[1:])
+            for name in names
+            for row in connection.execute("SELECT * FROM pragma_table_info(?)", [name])
+        }
+        indexes = connection.execute("SELECT name, sql FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL")
+        return columns, {(name, " ".join(sql.split())) for name, sql in indexes}
+
+
+def test_it_has_the_tables_of_one_that_is_made_today(tmp_path: Path) -> None:
+    # The shape stands in schema.sql and, step by step, in the migrations.
+    old, new = tmp_path / "old.db", tmp_path / "new.db"
+    with closing(sqlite3.connect(old)) as connection:
+        connection.executescript(_text("sqlite"))
+    for path in (old, new):
+        Ledger.open(path, SLICES, clock=ManualClock(_LATER)).close()
+    upgraded, made = _shape(old), _shape(new)
+    assert upgraded[0] == made[0]
+    assert upgraded[1] == made[1]
+
+
 async def test_its_tasks_recover_and_go_on(upgraded: tuple[Rig, Gear]) -> None:
-    # GW-R-183, GW-R-184, GW-R-190; issue 3 acceptance 3
+    # GW-R-183, GW-R-184, GW-R-190
     rig, gear = upgraded
     before = {state: ids[0] for state, ids in _by_state(rig).items()}
     await gear.port.hot(leases.register_worker, "home", gear.station.incarnation)

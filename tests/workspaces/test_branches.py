@@ -46,7 +46,7 @@ def test_the_second_task_continues_unpublished_and_published_work(ready: Place) 
     assert next_step(ready, published=first) == Decision("keep", BRANCH, first)
 
 
-def test_a_persons_commit_on_the_task_branch_blocks_nothing(ready: Place) -> None:  # acceptance 3
+def test_a_persons_commit_on_the_task_branch_blocks_nothing(ready: Place) -> None:
     mine = publish(ready, work(ready))
     theirs = ready.commit_at_remote(BRANCH, "theirs.txt", "x")
     decision = next_step(ready, published=mine)

@@ -51,7 +51,7 @@ def _all_at_once(count: int, work: Callable[[int], None]) -> tuple[list[threadin
 
 
 def test_bug_4_thirteen_tasks_on_thirteen_issues_finish_while_the_config_is_locked_for_a_while(place: Place) -> None:
-    # GW-R-128, GW-R-123; issue 3 section 4, bug 4
+    # GW-R-128, GW-R-123; bug 4
     place.clone()
     moved = place.remote.with_name("renamed.git")
     place.remote.rename(moved)

@@ -39,7 +39,7 @@ def test_a_clean_worktree_is_no_problem(ready: Place) -> None:
     assert check(ready) is None
 
 
-def test_a_persons_commit_is_no_problem(ready: Place) -> None:  # acceptance 3
+def test_a_persons_commit_is_no_problem(ready: Place) -> None:
     (ready.tree / "new.txt").write_text("x")
     person("add", "-A", cwd=ready.tree)
     person("commit", "-qm", "By hand", cwd=ready.tree)
@@ -179,7 +179,7 @@ def index_broken(place: Place) -> None:
 )
 def test_foreign_trouble_is_named_and_left_byte_identical(
     ready: Place, spoil: Callable[[Place], None], code: str, scope: str, says: str
-) -> None:  # acceptance 7
+) -> None:
     spoil(ready)
     problem = check(ready)
     assert problem is not None

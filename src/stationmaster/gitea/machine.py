@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from stationmaster.machine import Machine
 
 TASK = Machine(
@@ -150,19 +152,8 @@ ORDER = Machine(
     moved=frozenset({"error_code", "updated_at"}),
 )
 
-NOTE = Machine(
-    "gitea_note",
-    (
-        ("", "intend", "pending"),
-        ("pending", "deliver", "sent"),
-        ("pending", "confirm", "confirmed"),
-        ("sent", "confirm", "confirmed"),
-        ("pending", "fail", "failed"),
-        ("sent", "fail", "failed"),
-    ),
-    terminal=frozenset({"confirmed", "failed"}),
-    moved=frozenset({"native_id", "error_code", "updated_at"}),
-)
+# One life of everything that we post (GW-R-138).
+NOTE = replace(COMMENT, table="gitea_note")
 
 STEER = Machine(
     "gitea_steer",

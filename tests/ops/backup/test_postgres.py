@@ -57,7 +57,6 @@ def _source(folder: Path, database: PostgresSettings) -> Source:
 
 
 def test_a_dump_brings_the_ledger_back(databases: tuple[PostgresSettings, PostgresSettings], tmp_path: Path) -> None:
-    # issue 3 section 3
     first, second = databases
     with Ledger.open(first, SLICES, clock=SystemClock()) as ledger:
         task_id = Rig(ledger, first, ManualClock()).ask(1)

@@ -41,7 +41,7 @@ def _target(source: Source) -> Target:
 
 
 async def test_a_copy_made_under_load_brings_everything_back_and_work_goes_on(house: House) -> None:
-    # issue 3 section 3 and acceptance 3; GW-R-183, GW-R-184, K5
+    # GW-R-183, GW-R-184, K5
     world = house.world
     busy = asyncio.Event()
 

@@ -45,7 +45,7 @@ async def _work(world: World, task: Task) -> Task:
 
 
 async def test_an_answer_of_a_lost_turn_is_the_answer(back: World) -> None:
-    # K7, GW-R-165, GW-R-168; issue 3 acceptance 3
+    # K7, GW-R-165, GW-R-168
     task = await mention(back, "please fix it")
     receipt = back.admin.comment(REPO, back.issue, BOT, texts.start_receipt(actions.status_key(task.id, "running")))
     answer = _answered(back, task.id, "run_lost", task.resource_key)

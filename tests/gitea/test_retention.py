@@ -137,7 +137,7 @@ async def test_many_are_forgotten_in_small_commands(house: House) -> None:  # GW
 
 @pytest.mark.parametrize("house", ["sqlite", "postgres"], indirect=True)
 async def test_each_kind_goes_at_its_own_time_and_the_proof_stays(house: House) -> None:
-    # K9, GW-R-229; issue 3 section 3
+    # K9, GW-R-229
     rig = house.rig
     task_id, run_id = house.done(1, events=400)
     waiting = rig.waiting(2, repo=(102, "acme", "parcel2"))

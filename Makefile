@@ -9,7 +9,7 @@ TESTS ?= tests
 # The tests start the product hundreds of times; where bytecode is switched off, each start would compile all of it.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: help setup demo test test-postgres check docs format
+.PHONY: help setup browser demo test test-postgres check docs format
 
 help:
 	@echo 'make demo     the product, end to end, with stand-ins and the real agent (KEEP=1 stays up)'
@@ -22,16 +22,20 @@ help:
 setup:
 	@sh tools/setup.sh
 
+# A browser for the tests of the console; nothing else needs it.
+browser:
+	@sh tools/setup.sh browser
+
 demo: setup
 	@$(PY) -m stationmaster.ops.main demo $(if $(filter-out 0,$(KEEP)),--keep)
 
-test: setup
+test: browser
 	@$(PY) -m pytest -n $(WORKERS) --dist worksteal $(TESTS)
 
-test-postgres: setup
+test-postgres: browser
 	@$(PY) -m pytest -n $(WORKERS) --dist worksteal --postgres tests/gitea tests/acceptance
 
-check: setup
+check: browser
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
 	$(PY) -m mypy

@@ -1,5 +1,6 @@
 #!/bin/sh
 # Makes .venv with the pinned dependencies and, as root, installs the Debian packages that the product needs.
+# With `browser`, also what the tests of the console look at pages with.
 # Safe to run again: what is done is skipped. Nothing here asks a question or reads standard input.
 set -eu
 cd "$(dirname "$0")/.."
@@ -38,6 +39,9 @@ command -v git >/dev/null || missing="$missing git"
 command -v bwrap >/dev/null || missing="$missing bubblewrap"
 # Debian splits venv's pip from Python; the module is there but cannot make an environment.
 "$python" -c 'import venv, ensurepip' 2>/dev/null || missing="$missing python$version-venv"
+if [ "${1:-}" = browser ]; then
+	command -v chromium >/dev/null || missing="$missing chromium fonts-dejavu-core fonts-wqy-zenhei"
+fi
 # shellcheck disable=SC2086 # a list of package names
 [ -z "$missing" ] || need $missing
 

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from stationmaster.clock import MICROS
-from stationmaster.gitea import actions, reading, store, verify
+from stationmaster.gitea import actions, claiming, reading, store, verify
 from stationmaster.gitea.model import Task
 from stationmaster.gitea.payload import Permissions
 from stationmaster.gitea.receipts import Relay
@@ -213,7 +213,7 @@ async def test_bug_10_a_host_clock_that_jumps_moves_no_lease(
     monkeypatch.setattr(time, "time_ns", lambda: real() + jump_s * 1_000_000_000)
     again = await world.port.do(
         actions.command("task.claim", hold.task, "test:jump"),
-        actions.claim, hold.task.repository_id, world.gear.station, world.gear.settings,
+        claiming.claim, hold.task.repository_id, world.gear.station, world.gear.settings,
     )  # fmt: skip
     assert again is None
     beaten = await world.port.hot(leases.heartbeat, hold.lease, world.gear.settings.ttl_s)

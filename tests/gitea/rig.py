@@ -16,7 +16,7 @@ import pytest
 from stationmaster import canonical
 from stationmaster.clock import Clock, ManualClock
 from stationmaster.command import Cmd
-from stationmaster.gitea import actions, normalise, signature, store, webhook
+from stationmaster.gitea import actions, claiming, normalise, signature, store, webhook
 from stationmaster.gitea.machine import CONTROL, REPOSITORY
 from stationmaster.gitea.model import LEASE_KIND, Comment, Purpose, Repository, Session, Task
 from stationmaster.gitea.normalise import Outcome, Rules
@@ -201,7 +201,7 @@ class Rig:
     def claim(self, task_id: str, station: Station = HOME) -> tuple[Task, Lease] | None:
         """Claims whatever is first in the repository of a task."""
         repository_id = self.task(task_id).repository_id
-        return self.do(actions.claim, repository_id, station, self.settings, name="task.claim")
+        return self.do(claiming.claim, repository_id, station, self.settings, name="task.claim")
 
     def claimed(self, task_id: str, station: Station = HOME) -> Lease:
         """Claims this very task."""

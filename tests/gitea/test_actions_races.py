@@ -11,7 +11,7 @@ import pytest
 from stationmaster.clock import ManualClock
 from stationmaster.command import Cmd
 from stationmaster.errors import Illegal, Stale
-from stationmaster.gitea import actions, codes, store
+from stationmaster.gitea import actions, claiming, codes, store
 from stationmaster.gitea.model import LEASE_KIND, Task
 from stationmaster.ledger import lease as leases
 from stationmaster.ledger.lease import Lease
@@ -54,7 +54,7 @@ def test_contested_claims(rigs: list[Rig]) -> None:  # GW-R-002, GW-R-116, GW-R-
     places = [rigs[0].task(each).repository_id for each in ids]
 
     def step(ledger: Ledger, name: str, number: int) -> tuple[Task, Lease] | None:
-        return ledger.do(CMD, actions.claim, places[number], elsewhere(name), rigs[0].settings)
+        return ledger.do(CMD, claiming.claim, places[number], elsewhere(name), rigs[0].settings)
 
     found = outcomes(rigs, step)
     assert Counter(won(round_) for round_ in found) == {1: ROUNDS}
@@ -90,7 +90,7 @@ def test_a_cancel_against_a_claim(rigs: list[Rig]) -> None:  # GW-R-079, GW-R-11
     def step(ledger: Ledger, name: str, number: int) -> object:
         if name in {"w0", "w1"}:
             return ledger.do(CMD, cancel, ids[number])
-        return ledger.do(CMD, actions.claim, places[number], elsewhere(name), rigs[0].settings)
+        return ledger.do(CMD, claiming.claim, places[number], elsewhere(name), rigs[0].settings)
 
     assert Counter(won(round_) for round_ in outcomes(rigs, step)) == {1: ROUNDS}
     for task_id in ids:
@@ -136,7 +136,7 @@ def test_no_task_is_forgotten_between_asking_and_claiming(rigs: list[Rig]) -> No
         if name == "w0":
             made[number] = rigs[0].ask(1, repo=(1000 + number, "acme", f"r{number}"))
             return made[number]
-        return ledger.do(CMD, actions.claim, places[number], elsewhere("home"), rigs[0].settings)
+        return ledger.do(CMD, claiming.claim, places[number], elsewhere("home"), rigs[0].settings)
 
     found = outcomes(rigs, step)
     due = set(rigs[0].due(elsewhere("home")))

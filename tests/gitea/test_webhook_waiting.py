@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from stationmaster.clock import ManualClock
-from stationmaster.gitea import actions, codes, store, webhook
+from stationmaster.gitea import actions, claiming, codes, store, webhook
 from stationmaster.gitea.model import Asker
 from stationmaster.ledger.tx import Tx
 from tests.gitea.rig import HOME, Rig, database, told
@@ -218,7 +218,7 @@ def test_a_delivery_is_stored_whole_or_not_at_all(rig: Rig, what: str) -> None: 
 
 def test_a_claim_is_made_whole_or_not_at_all(rig: Rig) -> None:  # GW-R-117, GW-R-023
     task_id = rig.ask()
-    assert dies_everywhere(rig, actions.claim, rig.task(task_id).repository_id, HOME, rig.settings) > 5
+    assert dies_everywhere(rig, claiming.claim, rig.task(task_id).repository_id, HOME, rig.settings) > 5
     assert rig.state(task_id) == "preparing"
 
 

@@ -14,7 +14,7 @@ from stationmaster.agents.codex_app.settings import CodexSettings
 from stationmaster.clock import MICROS, SystemClock
 from stationmaster.command import Cmd
 from stationmaster.control.dispatch import Dispatch
-from stationmaster.gitea import actions, normalise, store, webhook
+from stationmaster.gitea import actions, claiming, normalise, store, webhook
 from stationmaster.gitea.client import Forge
 from stationmaster.gitea.gear import Gear, Hold
 from stationmaster.gitea.model import Comment, Task, TurnKind
@@ -114,7 +114,7 @@ class World:
         """Claims the repository of a task for this worker; returns the hold, not beating."""
         at = station or self.gear.station
         cmd = actions.command("task.claim", task, f"worker:{at.worker_id}")
-        got = await self.port.do(cmd, actions.claim, task.repository_id, at, self.gear.settings)
+        got = await self.port.do(cmd, claiming.claim, task.repository_id, at, self.gear.settings)
         assert got is not None, "nothing was claimed"
         return Hold(self.gear, *got)
 

@@ -89,6 +89,12 @@ async def unblock(site: Site, grant: Operate, given: Task) -> Answer:
     return await _ask(site, grant, "unblock", given.task_id, given)
 
 
+@command("hold.release", "POST", f"{_API}/tasks/{{taskId}}/release", cli="hold release")
+async def release(site: Site, grant: Operate, given: Task) -> Answer:
+    """Lets a task that a limit keeps back begin its next run all the same."""
+    return await _ask(site, grant, "release", given.task_id, given)
+
+
 async def _ask(site: Site, grant: Operate, verb: operate.Verb, target: str, given: Request) -> Answer:
     wish = operate.Wish(verb, target, grant.principal.actor, given.reason)
     answer = await site.port.do(operate.command(wish, given.request_id), operate.body(site.gitea), wish)

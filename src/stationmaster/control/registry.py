@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from stationmaster.control import audit, change, keys, look, timeline, upkeep
+from stationmaster.control import audit, change, holds, keys, look, timeline, upkeep
 from stationmaster.control.commands import Command
 
 COMMANDS: tuple[Command[Any, Any], ...] = (
@@ -18,6 +18,9 @@ COMMANDS: tuple[Command[Any, Any], ...] = (
     change.cancel,
     change.abort,
     change.unblock,
+    holds.every,
+    change.release,
+    holds.show,
     change.disable,
     change.enable,
     change.catchup,

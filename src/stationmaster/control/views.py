@@ -12,7 +12,7 @@ from typing import Any
 
 from stationmaster.clock import iso
 from stationmaster.errors import Invalid, NotFound
-from stationmaster.gitea import codes
+from stationmaster.gitea import codes, limits
 from stationmaster.gitea.machine import TASK
 from stationmaster.ledger import history, queries
 from stationmaster.ledger.tx import Reader
@@ -254,10 +254,19 @@ def _task(reader: Reader, row: Row) -> Row:
         "turnRef": turn["id"],
         "turnId": turn["external_id"],
         "leaseId": None if lease is None else lease["lease_id"],
+        "hold": _hold(reader, row),
         "refs": None if row["base_ref"] is None else {"base": row["base_ref"], "head": row["head_ref"]},
         "createdAt": iso(row["created_at"]),
         "updatedAt": iso(row["updated_at"]),
     }
+
+
+def _hold(reader: Reader, row: Row) -> Row | None:
+    """Says which limit keeps a queued task back."""
+    hold = limits.holding(reader, row["id"]) if row["state"] == "queued" else None
+    if hold is None:
+        return None
+    return {"reason": hold.reason, "message": codes.text(hold.reason), "until": _time(hold.until_at)}
 
 
 def _turn(task_id: str, row: Row) -> Row:

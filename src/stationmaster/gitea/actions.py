@@ -15,7 +15,7 @@ from stationmaster import canonical, ids, redact
 from stationmaster.clock import MICROS
 from stationmaster.command import Cmd
 from stationmaster.errors import Illegal, Stale
-from stationmaster.gitea import codes, marker, parts, store, texts
+from stationmaster.gitea import codes, limits, marker, parts, store, texts
 from stationmaster.gitea.machine import COMMENT, REPOSITORY, SESSION, TASK
 from stationmaster.gitea.model import LEASE_KIND, Asker, Comment, CommentKind, Purpose, Repository, Task, TurnKind
 from stationmaster.gitea.settings import GiteaSettings, Station
@@ -49,43 +49,6 @@ def command(name: str, task: Task, cause: str, *, actor: str = "system", dedupe:
     return Cmd(name, actor, cause, dedupe, refs(task))
 
 
-def claim(tx: Tx, repository_id: str, station: Station, settings: GiteaSettings) -> tuple[Task, Lease] | None:
-    """Takes the repository's lease and its first due task in one transaction, or nothing at all (GW-R-114, GW-R-117).
-
-    The order of checks: pause, repository, task, lease, compare-and-swap.
-    """
-    repository = _open_for(tx, repository_id, station)
-    if repository is None:
-        return None
-    task = store.candidate(tx, repository_id, tx.now)
-    if task is None:
-        store.reckon(tx, repository_id, tx.now)
-        return None
-    lease = take_lease(tx, task, station, settings)
-    if lease is None:
-        return None
-    if repository.home_worker is None:
-        settle(tx, repository, home_worker=station.worker_id)
-    again = {"reply": "resume_reply", "verification": "reverify"}
-    verb = "claim" if task.state == "queued" else again.get(task.retry_purpose or "", "claim")
-    tx.event("task.claim", refs={**refs(task), "lease": lease.lease_id}, worker=station.worker_id, term=lease.term)
-    return step(tx, task, verb, settings), lease
-
-
-def _open_for(tx: Tx, repository_id: str, station: Station) -> Repository | None:
-    repository = store.repository(tx, repository_id)
-    if store.paused(tx) or repository.state != "active":
-        return None
-    if repository.home_worker not in {None, station.worker_id}:
-        return None
-    # A task that is being worked on without a lease belongs to somebody who died: recovery settles it first.
-    if leases.current(tx, LEASE_KIND, repository_id) is not None or tx.many(
-        Q.active_tasks, repository_id=repository_id
-    ):
-        return None
-    return repository
-
-
 def take_lease(tx: Tx, task: Task, station: Station, settings: GiteaSettings) -> Lease | None:
     """Takes the lease of a task's repository for this worker, or returns None while somebody holds it."""
     return leases.acquire(
@@ -112,6 +75,8 @@ def step(tx: Tx, task: Task, verb: str, settings: GiteaSettings, **cols: Any) ->
     state = tx.move(TASK, task.id, verb, rev=task.rev, updated_at=tx.now, **cols)
     # The move was by `rev`, so what it left is known; a read for it would cost every accepted delivery.
     moved = msgspec.structs.replace(task, state=state, rev=task.rev + 1, updated_at=tx.now, **cols)
+    if task.state == "queued":
+        limits.forget(tx, task.id)
     if state == "waiting_user":
         _session(tx, task, "wait")
     elif task.state == "waiting_user":
@@ -219,6 +184,7 @@ def open_turn(
     task = store.task(tx, task_id)
     jobs.open_run(tx, run_id, agent=AGENT, subject=task.id, worker_id=worker_id)
     tx.run(Q.add_turn, run_id=run_id, task_id=task.id, kind=kind, head_before=head, opened_at=tx.now)
+    limits.begin(tx, task, run_id, asked_by(tx, task), store.repository(tx, task.repository_id).instance_id)
     tx.event("turn.open", refs={**refs(task), "turn": run_id}, kind=kind, attempt=task.attempt)
 
 

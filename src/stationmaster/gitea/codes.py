@@ -208,6 +208,19 @@ ABORTED_BY_OPERATOR: Final = _code("aborted_by_operator", "stopped by an operato
 CANCELLED_BY_OPERATOR: Final = _code("cancelled_by_operator", "cancelled by an operator", "已由管理员取消")
 STOPPED_BY_COMMENT: Final = _code("stopped_by_comment", "stopped by a comment", "已按评论要求停止")
 RESOURCE_CLOSED: Final = _code("resource_closed", "the issue or pull request was closed", "议题或合并请求已关闭")
+AUTHOR_RATE_REACHED: Final = _code(
+    "author_rate_reached", "this person began as many runs as an hour allows", "此用户一小时内的任务数已达上限"
+)
+REPO_RATE_REACHED: Final = _code(
+    "repo_rate_reached", "this repository began as many runs as an hour allows", "此仓库一小时内的任务数已达上限"
+)
+RATE_REACHED: Final = _code("rate_reached", "as many runs were begun as an hour allows", "一小时内的任务总数已达上限")
+TASK_BUDGET_SPENT: Final = _code("task_budget_spent", "the budget of this task is spent", "此任务的预算已用完")
+REPO_BUDGET_SPENT: Final = _code(
+    "repo_budget_spent", "today's budget of this repository is spent", "此仓库今日的预算已用完"
+)
+DAY_BUDGET_SPENT: Final = _code("day_budget_spent", "today's budget is spent", "今日的总预算已用完")
+TURN_STEPS_SPENT: Final = _code("turn_steps_spent", "the run took more steps than it may", "单次执行的步骤数已达上限")
 ILLEGAL_TRANSITION: Final = _code("illegal_transition", "that state change is not allowed", "不允许的状态变更")
 INVALID_STATE: Final = _code("invalid_state", "not possible in the present state", "当前状态不允许此操作")
 INVALID_REQUEST: Final = _code("invalid_request", "the request cannot be understood", "请求无法解析")

@@ -37,7 +37,7 @@ class Ran:
 
 
 _ENDS: dict[str, End] = {"completed": "complete", "interrupted": "interrupt", "aborted": "interrupt"}
-_ENDS |= {"stopping": "interrupt", "deadline": "interrupt"}
+_ENDS |= {"stopping": "interrupt", "deadline": "interrupt", "spent": "interrupt"}
 
 
 def block(tx: Tx, task_id: str, lease: Lease, settings: GiteaSettings, problem: Problem) -> Task:

@@ -24,7 +24,7 @@ from typing import Any, Literal, Protocol
 
 from stationmaster.command import Cmd
 from stationmaster.errors import Illegal, NotFound, Unavailable
-from stationmaster.gitea import actions, codes, store
+from stationmaster.gitea import actions, codes, limits, store
 from stationmaster.gitea.machine import CONTROL, REPOSITORY
 from stationmaster.gitea.model import Repository, Task
 from stationmaster.gitea.settings import GiteaSettings
@@ -38,7 +38,7 @@ ABORT = "task.abort"
 UNBLOCK = "task.unblock"
 MOST_UNBLOCKS = 1
 
-Verb = Literal["pause", "resume", "disable", "enable", "cancel", "abort", "unblock"]
+Verb = Literal["pause", "resume", "disable", "enable", "cancel", "abort", "unblock", "release"]
 Answer = dict[str, Any]
 
 _CONTROL_ID = "default"
@@ -171,7 +171,24 @@ def _task(tx: Tx, wish: Wish, settings: GiteaSettings | None) -> Answer:
         )
     if wish.verb == "cancel":
         return _cancel(tx, task, wish, settings)
+    if wish.verb == "release":
+        return _release(tx, task, wish)
     return _abort(tx, task, wish, settings) if wish.verb == "abort" else _unblock(tx, task, wish)
+
+
+def _release(tx: Tx, task: Task, wish: Wish) -> Answer:
+    """Lets a task that a limit keeps back begin its next run all the same."""
+    if task.state != "queued" or not limits.let_go(tx, task.id, wish.actor):
+        raise Illegal(
+            f"No limit keeps the task {task.id} back; it is {task.state}.",
+            code=codes.INVALID_STATE,
+            hint="`stationmaster hold list` shows what is kept back.",
+            task=task.id,
+            state=task.state,
+        )
+    tx.event("task.let_go", refs=actions.refs(task), reason=wish.reason)
+    store.ready(tx, task.repository_id, tx.now)
+    return _said(task)
 
 
 def _cancel(tx: Tx, task: Task, wish: Wish, settings: GiteaSettings) -> Answer:

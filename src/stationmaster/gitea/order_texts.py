@@ -33,6 +33,7 @@ _WAITS = {
     "paused": ("the product is paused by an operator", "管理员已暂停服务"),
     "repository": ("the repository is closed to new work by an operator", "管理员已停止此仓库的新任务"),
     "older": ("an earlier task of this thread comes first", "此处较早的任务优先"),
+    "limit": ("room below a limit, or an operator who lets it go", "额度恢复或管理员放行"),
     "other": ("another task of this repository is being worked on", "此仓库的另一个任务正在处理"),
     "worker": ("a free worker", "空闲的工作进程"),
 }

@@ -18,6 +18,7 @@ from stationmaster.errors import Denied, StationmasterError
 from stationmaster.gitea import (
     actions,
     codes,
+    limits,
     notes,
     order_texts,
     order_words,
@@ -168,6 +169,8 @@ def _waits_for(reader: Reader, task: Task, under_way: list[Task]) -> str:
         return "repository"
     if any(each.id != task.id and each.state != "waiting_user" for each in under_way):
         return "older"
+    if limits.holding(reader, task.id) is not None:
+        return "limit"
     if reader.many(Q.active_tasks, repository_id=task.repository_id):
         return "other"
     return "worker"

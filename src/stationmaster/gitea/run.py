@@ -17,34 +17,32 @@ from stationmaster.agents.codex_app.session import CodexRun
 from stationmaster.agents.codex_app.settings import RunSpec
 from stationmaster.agents.driver import ToolAnswer, ToolCall
 from stationmaster.agents.events import (
-    AgentEvent,
     AgentMessage,
     AgentRequest,
     ItemCompleted,
     ProcessExited,
     TurnCompleted,
-    record,
 )
-from stationmaster.command import Cmd, LedgerPort
+from stationmaster.command import Cmd
 from stationmaster.errors import Illegal, NotFound, StationmasterError
-from stationmaster.gitea import actions, bridge, codes, mcp, stopping, store, texts
+from stationmaster.gitea import actions, bridge, codes, limits, mcp, stopping, store, texts
 from stationmaster.gitea.client import explain
 from stationmaster.gitea.gear import Gear, Hold
 from stationmaster.gitea.model import Task, TurnKind
 from stationmaster.gitea.prepare import Workplace
+from stationmaster.gitea.recorder import Recorder
 from stationmaster.gitea.settings import GiteaSettings
 from stationmaster.gitea.steering import Steering
 from stationmaster.gitea.tools import Tools, specs, tool_set
-from stationmaster.jobs import actions as jobs
-from stationmaster.jobs.model import RunEvent
+from stationmaster.gitea.usage import Meter
 from stationmaster.ledger import lease as leases
 from stationmaster.ledger.lease import Lease
-from stationmaster.ledger.tx import HotTx, Tx, redact_values
+from stationmaster.ledger.tx import Tx
 
-How = Literal["completed", "failed", "interrupted", "exited", "deadline", "aborted", "stopping", "lost", "not_started"]
+How = Literal[
+    "completed", "failed", "interrupted", "exited", "deadline", "spent", "aborted", "stopping", "lost", "not_started"
+]
 
-_CHUNK = 64
-_CHUNK_S = 0.25
 _STOP_S = 5.0
 
 
@@ -94,7 +92,8 @@ class Run:
         self._signals = signals
         self._tools = Tools(gear, hold, place, run_id, kind)
         self._steering = Steering(gear, hold, run_id)
-        self._recorder = _Recorder(gear.port, run_id)
+        self._recorder = Recorder(gear.port, run_id)
+        self._meter: Meter | None = None
         self._completed: TurnCompleted | None = None
         self._waiting = False
         self._text = ""
@@ -211,6 +210,7 @@ class Run:
         return done
 
     async def _listen(self, agent: CodexRun, thread_id: str, turn_id: str) -> Ended:
+        self._meter = meter = await self._metered()
         hearing = asyncio.create_task(self._hear(agent, turn_id))
         others = [hearing]
         if self._gear.settings.steering and self._kind == "normal":
@@ -220,17 +220,20 @@ class Run:
             "aborted": asyncio.create_task(self._signals.abort.wait()),
             "lost": asyncio.create_task(self._hold.lost.wait()),
             "stopping": asyncio.create_task(self._signals.stop.wait()),
+            "spent": asyncio.create_task(meter.over.wait()),
         }
+        allowed_s, left_s = self._gear.settings.turn_timeout_s, meter.seconds_left
         try:
             await asyncio.wait(
                 {hearing, *signs.values()},
-                timeout=self._gear.settings.turn_timeout_s,
+                timeout=allowed_s if left_s is None else min(allowed_s, left_s),
                 return_when=asyncio.FIRST_COMPLETED,
             )
             if hearing.done():
                 await hearing
                 return self._end()
-            how = next((name for name, sign in signs.items() if sign.done()), "deadline")
+            late = "deadline" if left_s is None or left_s >= allowed_s else "spent"
+            how = next((name for name, sign in signs.items() if sign.done()), late)
             if how == "lost":
                 return Ended("lost", codes.LEASE_LOST, confirmed=False)
             return await self._break_off(agent, thread_id, turn_id, hearing, how)  # type: ignore[arg-type]
@@ -239,6 +242,10 @@ class Run:
                 task.cancel()
             await asyncio.gather(*others, *signs.values(), return_exceptions=True)
             await self._steering.note()
+
+    async def _metered(self) -> Meter:
+        before = await self._gear.port.read(limits.used_by_task, self._task.id)
+        return Meter(self._gear.port, self.run_id, self._gear.settings.limits, before)
 
     async def _break_off(
         self, agent: CodexRun, thread_id: str, turn_id: str, hearing: asyncio.Task[None], how: How
@@ -251,12 +258,15 @@ class Run:
                 await agent.interrupt(thread_id, turn_id)
                 await asyncio.shield(hearing)
                 confirmed = True
-        code = {"deadline": codes.TURN_DEADLINE, "stopping": codes.INTERRUPTED_BY_RESTART}.get(how)
+        spent = (self._meter.code if self._meter else None) or codes.TASK_BUDGET_SPENT
+        code = {"deadline": codes.TURN_DEADLINE, "stopping": codes.INTERRUPTED_BY_RESTART, "spent": spent}.get(how)
         return Ended(how, code, transient=how == "stopping", confirmed=confirmed, text=self._text)
 
     async def _hear(self, agent: CodexRun, turn_id: str) -> None:
         async for event in agent.events():
             await self._recorder.add(event)
+            if self._meter is not None:
+                await self._meter.add(event)
             if isinstance(event, ProcessExited):
                 return
             if isinstance(event, AgentMessage):
@@ -311,59 +321,14 @@ class Run:
         finally:
             await self._tools.idle()
             await self._recorder.close()
+            if self._meter is not None:
+                await self._meter.close()
             for words in agent.capability_downgrades:
                 cmd = Cmd("agent.downgrade", "system", f"run:{self.run_id}", dedupe=canonical.sha256(words))
                 await self._gear.port.do(cmd, _downgraded, words)
 
     def _cmd(self, name: str) -> Cmd:
         return actions.command(name, self._task, f"run:{self.run_id}")
-
-
-class _Recorder:
-    """Keeps what happens in a run, in chunks (K4)."""
-
-    def __init__(self, port: LedgerPort, run_id: str) -> None:
-        self._port = port
-        self._run_id = run_id
-        self._waiting: list[tuple[int, str, str]] = []
-        self._later: asyncio.Task[None] | None = None
-
-    async def add(self, event: AgentEvent) -> None:
-        """Takes one event; it is durable within a moment."""
-        body = canonical.dump(redact_values(record(event)))
-        self._waiting.append((event.seq, event.kind, body))
-        if len(self._waiting) >= _CHUNK:
-            await self._flush()
-        elif self._later is None:
-            self._later = asyncio.create_task(self._soon())
-
-    async def close(self) -> None:
-        """Makes everything durable."""
-        if self._later is not None:
-            self._later.cancel()
-            await asyncio.gather(self._later, return_exceptions=True)
-        await self._flush()
-
-    async def _soon(self) -> None:
-        await asyncio.sleep(_CHUNK_S)
-        self._later = None
-        # What cannot be kept now is tried again with the next event, which then says so.
-        with contextlib.suppress(StationmasterError):
-            await self._flush()
-
-    async def _flush(self) -> None:
-        chunk, self._waiting = self._waiting, []
-        if not chunk:
-            return
-        try:
-            await self._port.hot(_keep, self._run_id, chunk)
-        except StationmasterError:
-            self._waiting = [*chunk, *self._waiting]
-            raise
-
-
-def _keep(hot: HotTx, run_id: str, chunk: list[tuple[int, str, str]]) -> None:
-    jobs.append(hot, run_id, [RunEvent(seq, hot.now, kind, body) for seq, kind, body in chunk])
 
 
 def begin(tx: Tx, task_id: str, lease: Lease, run_id: str, settings: GiteaSettings) -> int | None:

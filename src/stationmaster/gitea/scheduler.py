@@ -13,7 +13,7 @@ import structlog
 
 from stationmaster.command import Cmd
 from stationmaster.errors import StationmasterError
-from stationmaster.gitea import actions, operate, steering, store, turn
+from stationmaster.gitea import claiming, limits, operate, steering, store, turn
 from stationmaster.gitea.gear import Gear
 from stationmaster.gitea.model import Task
 from stationmaster.gitea.run import Signals
@@ -34,6 +34,7 @@ class Scheduler:
         self._unfit = unfit
         self._runs: dict[str, tuple[asyncio.Task[None], Signals]] = {}
         self._closing = False
+        self._told_until: tuple[int, str] | None = None
 
     @property
     def task_ids(self) -> frozenset[str]:
@@ -56,13 +57,23 @@ class Scheduler:
             if got is not None:
                 self._begin(*got)
                 claimed += 1
+        if claimed < free:
+            await self._tell_of_holds()
         return claimed
+
+    async def _tell_of_holds(self) -> None:
+        """Lets an operator's log know of every task that a limit keeps back since this process began."""
+        if self._told_until is None:
+            self._told_until = (await self._gear.port.read(_now), "")
+        for hold in await self._gear.port.read(limits.holds, self._told_until, _SPARE):
+            self._told_until = (hold.since, hold.task_id)
+            _log.warning("limit.reached", task=hold.task_id, code=hold.reason, resource=hold.resource_key)
 
     async def _claim(self, repository_id: str) -> tuple[Task, Lease] | None:
         station = self._gear.station
         cmd = Cmd("task.claim", "system", f"worker:{station.worker_id}")
         try:
-            return await self._gear.port.do(cmd, actions.claim, repository_id, station, self._gear.settings)
+            return await self._gear.port.do(cmd, claiming.claim, repository_id, station, self._gear.settings)
         except StationmasterError as error:
             if error.code == "worker_superseded":
                 raise
@@ -113,3 +124,7 @@ class Scheduler:
 
     def _due(self, reader: Reader, limit: int) -> list[str]:
         return store.due_repositories(reader, self._gear.station.worker_id, limit)
+
+
+def _now(reader: Reader) -> int:
+    return reader.now

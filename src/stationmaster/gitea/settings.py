@@ -25,6 +25,25 @@ class CatchupSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class LimitSettings:
+    """How much may be begun and used; 0 is no limit. Times are seconds, days are those of UTC."""
+
+    author_per_hour: int = 0
+    repo_per_hour: int = 0
+    all_per_hour: int = 0
+    task_turns: int = 0
+    task_tokens: int = 0
+    task_wall_s: float = 0.0
+    repo_day_turns: int = 0
+    repo_day_tokens: int = 0
+    repo_day_wall_s: float = 0.0
+    day_turns: int = 0
+    day_tokens: int = 0
+    day_wall_s: float = 0.0
+    turn_steps: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class GiteaSettings:
     """One forge: where it is, who the bot is there, and the limits; durations are seconds."""
 
@@ -53,6 +72,7 @@ class GiteaSettings:
     mcp_command: str = "gitea-mcp"
     mcp_handshake_timeout_s: float = 10.0
     catchup: CatchupSettings = CatchupSettings()
+    limits: LimitSettings = LimitSettings()
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,9 @@ from stationmaster.ledger import queries
 from stationmaster.ledger.slices import Slice
 from stationmaster.ledger.tx import HotTx, Reader, Tx
 
-_HOT = frozenset({"gitea_cursor", "gitea_fetch", "gitea_listing", "gitea_look", "gitea_ready", "gitea_watch"})
+_HOT = frozenset(
+    {"gitea_cursor", "gitea_fetch", "gitea_listing", "gitea_look", "gitea_ready", "gitea_usage", "gitea_watch"}
+)
 SLICE = Slice("gitea", "stationmaster.gitea", machines=MACHINES, hot=_HOT)
 
 Q = queries.load("stationmaster.gitea")

@@ -73,17 +73,25 @@ WHERE t.repository_id = :repository_id AND t.state IN ('queued', 'retry_wait')
   'aborting')
       AND o.state <> 'waiting_user'
   )
+  AND NOT EXISTS (
+    SELECT 1 FROM gitea_hold h WHERE h.task_id = t.id AND h.released_at IS NULL AND (h.until_at IS NULL OR h.until_at > :now)
+  )
 ORDER BY t.created_at, t.id LIMIT 1;
 
 -- name: next_due :one
-SELECT min(coalesce(next_retry_at, created_at)) AS due FROM gitea_task
-WHERE repository_id = :repository_id AND state IN ('queued', 'retry_wait') AND coalesce(next_retry_at, 0) > :now;
+SELECT min(coalesce(t.next_retry_at, h.until_at)) AS due FROM gitea_task t
+LEFT JOIN gitea_hold h ON h.task_id = t.id AND h.released_at IS NULL
+WHERE t.repository_id = :repository_id AND t.state IN ('queued', 'retry_wait')
+  AND coalesce(t.next_retry_at, h.until_at, 0) > :now;
 
 -- name: unlisted_ready :many
 -- A task that an older one of its session holds up is listed again when that one moves.
 SELECT DISTINCT t.repository_id FROM gitea_task t
 WHERE t.state IN ('queued', 'retry_wait')
   AND NOT EXISTS (SELECT 1 FROM gitea_ready q WHERE q.repository_id = t.repository_id)
+  AND NOT EXISTS (
+    SELECT 1 FROM gitea_hold h WHERE h.task_id = t.id AND h.released_at IS NULL AND h.until_at IS NULL
+  )
   AND NOT EXISTS (
     SELECT 1 FROM gitea_task o WHERE o.session_id = t.session_id
       AND (o.created_at < t.created_at OR (o.created_at = t.created_at AND o.id < t.id))

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from stationmaster import clock
 from stationmaster.gitea import codes, marker
 from stationmaster.gitea.bridge import CommentTool, Create
 from stationmaster.gitea.codes import Language
@@ -77,6 +78,18 @@ def refused_author(comment_key: str, login: str, allow: str, language: Language 
 def unverifiable_author(comment_key: str, language: Language = "en") -> str:
     """Writes what to grant when the bot cannot read an author's permission."""
     return end_receipt(comment_key, "failed", codes.AUTHOR_NOT_VERIFIABLE, language)
+
+
+def held(comment_key: str, code: str, until: int | None, language: Language = "en") -> str:
+    """Says that a limit keeps a task back, and until when; nothing is lost by it."""
+    reason = codes.text(code, language)
+    if language == "zh":
+        then = f"最早于 {clock.iso(until)} 开始" if until is not None else "等待管理员放行"
+        said = f"任务已保留，暂不执行：{reason}；{then}。"
+    else:
+        then = f"It begins at {clock.iso(until)} at the earliest" if until is not None else "An operator can let it go"
+        said = f"The task is kept and waits: {reason}. {then}."
+    return marker.attach(f"{PREFIX} {said}", marker.receipt(comment_key))
 
 
 def question(text: str, comment_key: str) -> str:

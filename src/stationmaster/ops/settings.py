@@ -76,6 +76,28 @@ class Mcp:
     handshake_timeout_s: Seconds
 
 
+Count = Annotated[int, Between(0, 10**15)]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """`[gitea.limits]`: how much may be begun and used; 0 is no limit."""
+
+    author_per_hour: Count
+    repo_per_hour: Count
+    all_per_hour: Count
+    task_turns: Count
+    task_tokens: Count
+    task_wall_s: Annotated[float, Between(0.0, _YEAR)]
+    repo_day_turns: Count
+    repo_day_tokens: Count
+    repo_day_wall_s: Annotated[float, Between(0.0, _YEAR)]
+    day_turns: Count
+    day_tokens: Count
+    day_wall_s: Annotated[float, Between(0.0, _YEAR)]
+    turn_steps: Count
+
+
 @dataclass(frozen=True, slots=True)
 class Gitea:
     """`[gitea]`: the one Gitea instance and who may ask there."""
@@ -100,6 +122,7 @@ class Gitea:
     verify: Verify
     mcp: Mcp
     catchup: Catchup
+    limits: Limits
 
 
 @dataclass(frozen=True, slots=True)

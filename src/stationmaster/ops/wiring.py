@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -22,7 +23,7 @@ from stationmaster.gitea import store as gitea
 from stationmaster.gitea.client import Forge
 from stationmaster.gitea.gear import Gear
 from stationmaster.gitea.retention import Keep, Retention, made
-from stationmaster.gitea.settings import CatchupSettings, GiteaSettings, Station
+from stationmaster.gitea.settings import CatchupSettings, GiteaSettings, LimitSettings, Station
 from stationmaster.gitea.webhook import Webhook
 from stationmaster.inbox import actions as inbox
 from stationmaster.jobs import actions as jobs
@@ -117,6 +118,7 @@ def gitea_settings(config: Config) -> GiteaSettings:
             first_look_back_s=given.catchup.first_look_back_s,
             settle_s=given.catchup.settle_s,
         ),
+        limits=LimitSettings(**dataclasses.asdict(given.limits)),
     )
 
 

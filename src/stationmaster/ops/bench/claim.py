@@ -15,7 +15,7 @@ from pathlib import Path
 
 from stationmaster.command import Cmd
 from stationmaster.errors import Bug
-from stationmaster.gitea import actions, store
+from stationmaster.gitea import actions, claiming, store
 from stationmaster.gitea.model import Task
 from stationmaster.gitea.settings import GiteaSettings, Station
 from stationmaster.ledger.lease import Lease
@@ -59,7 +59,7 @@ class Field:
         began = time.perf_counter()
         due = self.ledger.read(_due)
         found = time.perf_counter()
-        got = self.ledger.do(_CLAIM, actions.claim, next(self.free), self.station, self.settings)
+        got = self.ledger.do(_CLAIM, claiming.claim, next(self.free), self.station, self.settings)
         done = time.perf_counter()
         if got is None or len(due) != _FREE_SLOTS:
             raise Bug(f"BUG: nothing to claim among {self.rows} rows.")

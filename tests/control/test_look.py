@@ -17,7 +17,7 @@ REPO = "default:acme/widgets"
 TASK_FIELDS = {
     "taskId", "deliveryKey", "deliveryId", "repoKey", "resourceKey", "sessionKey", "commentId", "author", "state",
     "stateVersion", "attempt", "replyAttempt", "unblockAttempt", "retryPurpose", "nextRetryAt", "errorCode",
-    "replyFailure", "threadId", "turnRef", "turnId", "leaseId", "refs", "createdAt", "updatedAt",
+    "replyFailure", "threadId", "turnRef", "turnId", "leaseId", "refs", "hold", "createdAt", "updatedAt",
 }  # fmt: skip
 
 

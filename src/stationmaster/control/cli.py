@@ -23,6 +23,7 @@ from stationmaster.errors import Busy
 OpenDoor = Callable[[], AbstractContextManager[Door]]
 
 _GROUPS = {
+    "hold": "Tasks that a limit keeps back.",
     "operator": "Keys for people and programs that use the HTTP API.",
     "retention": "How long payloads are kept.",
     "repo": "Repositories that Stationmaster knows.",
@@ -32,6 +33,7 @@ _GROUPS = {
 _COLUMNS: Mapping[str, Sequence[str]] = {
     "tasks": ("taskId", "state", "author", "resourceKey", "attempt", "errorCode", "updatedAt"),
     "repositories": ("repoKey", "status", "defaultBranch", "homeWorker", "lastFetchAt", "updatedAt"),
+    "holds": ("taskId", "reason", "until", "author", "resourceKey"),
     "activeLeases": ("repoKey", "taskId", "owner", "fence", "expiresAt"),
     "turns": ("turnRef", "turnId", "kind", "status", "errorCode", "startedAt", "completedAt"),
     "comments": ("commentKey", "kind", "status", "commentId", "errorCode", "updatedAt"),

@@ -66,6 +66,17 @@ async def test_an_interrupt_of_an_ended_turn_returns(fake: MakeFake) -> None:
     assert made.methods().count("turn/interrupt") == 1
 
 
+async def test_an_interrupt_that_comes_too_early_is_asked_again(fake: MakeFake) -> None:
+    # GW-R-154: for a moment after its start Codex does not know the turn
+    early = [error(-32600, "no active turn to interrupt")] * 2
+    made = fake({"answers": {"turn/interrupt": [*early, {"result": {}}]}})
+    run = await made.launch()
+    turn_id = await run.start_turn(await run.start_thread(), "hello")
+    await run.interrupt("th-1", turn_id)
+    await run.close()
+    assert made.methods().count("turn/interrupt") == 3
+
+
 async def test_an_interrupt_without_an_echo_times_out(fake: MakeFake) -> None:
     made = fake({"answers": {"turn/interrupt": ["silence"]}}, request_timeout_s=0.5)
     run = await made.launch()

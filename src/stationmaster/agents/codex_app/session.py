@@ -43,6 +43,8 @@ _UNWANTED = (
     "turn/diff/updated",
     "turn/plan/updated",
 )
+# How long a turn that Codex does not know yet, or no more, is waited for before it is asked about again.
+_ASK_AGAIN_S = 0.1
 _COLLABORATION = "collaborationMode"
 # What a Codex says that does not know, or does not take, a parameter of ours (GW-R-144).
 _UNKNOWN_WORDS = ("collaborationmode", "collaboration_mode", "unknown field", "unknown variant", "missing field")
@@ -193,21 +195,34 @@ class CodexRun:
     async def interrupt(self, thread_id: str, turn_id: str) -> None:
         """Asks Codex to end a turn, and returns at once when it has ended already (GW-R-154).
 
-        Codex does not answer for a turn that is over: the turn's end counts as the answer.
+        Codex does not answer for a turn that is over: the turn's end counts as the answer. For a moment after a turn
+        was started, and before its end is told, Codex says that there is none: then it is asked again, as long as the
+        caller waits.
         """
         over = self._turn_over(turn_id)
-        if over.is_set():
-            return
-        asked = asyncio.create_task(self._request("turn/interrupt", {"threadId": thread_id, "turnId": turn_id}))
         ended = asyncio.create_task(over.wait())
+        params = {"threadId": thread_id, "turnId": turn_id}
+        try:
+            while not over.is_set() and not await self._asked_to_stop(params, ended):
+                await asyncio.wait({ended}, timeout=_ASK_AGAIN_S)
+        finally:
+            ended.cancel()
+            await asyncio.gather(ended, return_exceptions=True)
+
+    async def _asked_to_stop(self, params: dict[str, Any], ended: asyncio.Task[Any]) -> bool:
+        """Tells whether Codex took the request, or the turn ended meanwhile."""
+        asked = asyncio.create_task(self._request("turn/interrupt", params))
         try:
             await asyncio.wait({asked, ended}, return_when=asyncio.FIRST_COMPLETED)
-            if not over.is_set():
+            if not ended.done():
                 await asked
+        except Rejected as error:
+            _log.info("codex.interrupt_refused", run=self._spec.run_id, error=error.message)
+            return False
         finally:
-            for task in (asked, ended):
-                task.cancel()
-            await asyncio.gather(asked, ended, return_exceptions=True)
+            asked.cancel()
+            await asyncio.gather(asked, return_exceptions=True)
+        return True
 
     async def close(self) -> None:
         """Ends the process and everything it started; returns when none of it is alive.

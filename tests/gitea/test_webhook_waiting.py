@@ -11,6 +11,7 @@ import pytest
 from stationmaster.clock import ManualClock
 from stationmaster.gitea import actions, claiming, codes, store, webhook
 from stationmaster.gitea.model import Asker
+from stationmaster.gitea.settings import LimitSettings
 from stationmaster.ledger.tx import Tx
 from tests.gitea.rig import HOME, Rig, database, told
 
@@ -220,6 +221,16 @@ def test_a_claim_is_made_whole_or_not_at_all(rig: Rig) -> None:  # GW-R-117, GW-
     task_id = rig.ask()
     assert dies_everywhere(rig, claiming.claim, rig.task(task_id).repository_id, HOME, rig.settings) > 5
     assert rig.state(task_id) == "preparing"
+
+
+def test_a_task_is_kept_back_whole_or_not_at_all(rig: Rig) -> None:  # GW-R-023, GW-R-138
+    rig.settings = replace(rig.settings, limits=LimitSettings(author_per_hour=1))
+    first, kept = rig.ask(1), rig.ask(2)
+    lease = rig.claimed(first)
+    rig.do(actions.open_turn, first, lease, actions.new_run_id(), "home", kind="normal", head=None)
+    rig.leave(first, "fail", lease, error_code=codes.TURN_FAILED)
+    assert dies_everywhere(rig, claiming.claim, rig.task(kept).repository_id, HOME, rig.settings) > 5
+    assert (rig.count("gitea_hold"), [row.kind for row in rig.comments(kept)]) == (1, ["status"])
 
 
 def test_an_end_is_written_with_its_receipt_or_not_at_all(rig: Rig) -> None:  # GW-R-072, GW-R-104, GW-R-135

@@ -33,6 +33,7 @@ from stationmaster.gitea.wire import (
     ReviewComment,
     User,
 )
+from stationmaster.measure import Taken
 
 T = TypeVar("T")
 
@@ -229,6 +230,16 @@ class Forge:
     def returns(self) -> int:
         """How often the forge answered again after it had not."""
         return self._to.returns
+
+    @property
+    def asked(self) -> dict[str, float]:
+        """How often the forge was asked, by what came of it: a class of status, or the code of no answer."""
+        return {outcome: count for (outcome,), count in self._to.asked.taken().items()}
+
+    @property
+    def seconds(self) -> Taken:
+        """What its answers, or waiting for them, took."""
+        return self._to.seconds.taken()
 
     async def list_repositories(self) -> list[Repository]:
         """Returns the repositories that the bot owns or is given: as a collaborator or through a team."""

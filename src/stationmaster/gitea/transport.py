@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
@@ -22,6 +23,7 @@ from stationmaster.clock import MICROS
 from stationmaster.command import assert_outside
 from stationmaster.errors import Denied, NotFound, StationmasterError, Unavailable
 from stationmaster.gitea import codes
+from stationmaster.measure import REQUEST, Spread, Tally
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,8 @@ class Transport:
     """The way to one forge with one token; use it within one event loop and close it.
 
     `date` is the newest time that the forge said it was, in microseconds, and `returns` how often it answered again
-    after it had not: what its events said meanwhile is lost.
+    after it had not: what its events said meanwhile is lost. `asked` counts requests by how they came out, `seconds`
+    what they took.
     """
 
     def __init__(
@@ -70,6 +73,8 @@ class Transport:
         )
         self.date: int | None = None
         self.returns = 0
+        self.asked = Tally()
+        self.seconds = Spread(REQUEST)
         self._away = False
 
     async def close(self) -> None:
@@ -87,11 +92,16 @@ class Transport:
         cut: bool = False,
     ) -> Answer:
         """Makes one request within the time and size limits; raises NoAnswer when there is no whole answer."""
+        began = time.monotonic()
         try:
             answer = await self._ask(method, path, params, content, limit, cut=cut)
         except NoAnswer as none:
             self._away = self._away or none.code != codes.FORGE_TOO_LARGE
+            self.asked.add(none.code)
             raise
+        finally:
+            self.seconds.add(time.monotonic() - began)
+        self.asked.add(_outcome(answer.status))
         self.returns += int(self._away and answer.status not in _DOWN)
         self._away = answer.status in _DOWN
         self.date = max(self.date or 0, _date(answer)) or None
@@ -141,6 +151,10 @@ class Transport:
                 hint="Put the token alone into it.",
             )
         return token
+
+
+def _outcome(status: int) -> str:
+    return "429" if status == HTTPStatus.TOO_MANY_REQUESTS else f"{status // 100}xx"
 
 
 def _date(answer: Answer) -> int:

@@ -11,6 +11,7 @@ from stationmaster.clock import Clock
 from stationmaster.command import Cmd, assert_outside
 from stationmaster.ledger import migrate, sqlite
 from stationmaster.ledger.body import Job
+from stationmaster.ledger.pulse import Pulse
 from stationmaster.ledger.settings import PostgresSettings
 from stationmaster.ledger.slices import KERNEL, Slice
 from stationmaster.ledger.tx import Doors, HotTx, Reader, Tx
@@ -23,6 +24,8 @@ R = TypeVar("R")
 
 class Engine(Protocol):
     """Runs jobs and reads against one database."""
+
+    pulse: Pulse
 
     def submit(self, job: Job) -> None:
         """Queues a job; its future is resolved once the outcome is durable."""
@@ -61,6 +64,11 @@ class Ledger:
             hot=frozenset().union(*(part.hot for part in parts)),
         )
         return cls(_open(database, parts, doors, clock), parts, clock)
+
+    @property
+    def pulse(self) -> Pulse:
+        """How this process's writes are doing."""
+        return self._engine.pulse
 
     def do(self, cmd: Cmd, fn: Callable[Concatenate[Tx, P], R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Runs one command and returns its result once it is durable; raises what its body raised.

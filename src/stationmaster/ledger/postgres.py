@@ -25,6 +25,7 @@ from stationmaster.ledger import body, migrate
 from stationmaster.ledger.body import Job
 from stationmaster.ledger.postgres_catalog import PostgresCatalog
 from stationmaster.ledger.postgres_session import PostgresSession, unavailable
+from stationmaster.ledger.pulse import Pulse
 from stationmaster.ledger.receipts import Replay
 from stationmaster.ledger.settings import PostgresSettings
 from stationmaster.ledger.slices import Slice
@@ -85,6 +86,7 @@ class PostgresEngine:
     """Runs jobs and reads on one schema."""
 
     def __init__(self, settings: PostgresSettings, doors: Doors, clock: Clock) -> None:
+        self.pulse = Pulse()
         self._settings = settings
         self._doors = doors
         self._clock = None if settings.database_time else clock
@@ -154,6 +156,7 @@ class PostgresEngine:
         try:
             value, refusal = self._outcome(job)
         except BaseException as error:  # noqa: BLE001 - a body's error is its caller's
+            self.pulse.heed((error,))
             job.future.set_exception(error)
             return
         if refusal is None:
@@ -192,7 +195,7 @@ class PostgresEngine:
             value = body.perform(session, self._doors, job)
         else:
             body.remember(session, self._doors, job, refusal)
-        body.keep(session.commit)
+        body.keep(lambda: self.pulse.kept(session.commit, 1))
         return value
 
 

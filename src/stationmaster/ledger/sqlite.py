@@ -8,7 +8,6 @@ by itself on a full disk or an I/O error; then everything of the group fails wit
 
 from __future__ import annotations
 
-import logging
 import os
 import sqlite3
 import threading
@@ -18,10 +17,13 @@ from pathlib import Path
 from queue import Empty, LifoQueue, SimpleQueue
 from typing import Any
 
+import structlog
+
 from stationmaster.clock import Clock
 from stationmaster.errors import Bug, Unavailable
 from stationmaster.ledger import body, migrate
 from stationmaster.ledger.body import Job
+from stationmaster.ledger.pulse import Pulse
 from stationmaster.ledger.receipts import Replay
 from stationmaster.ledger.slices import Slice
 from stationmaster.ledger.sqlite_catalog import SqliteCatalog
@@ -38,7 +40,7 @@ _LOG_WAIT_MS = 100
 _LOG_PAUSE_S = 1.0
 _STATEMENTS = 512
 
-_log = logging.getLogger(__name__)
+_log = structlog.get_logger(__name__)
 
 
 def connect(path: Path, *, writing: bool) -> sqlite3.Connection:
@@ -111,6 +113,7 @@ class SqliteEngine:
     """Runs jobs and reads on one database file."""
 
     def __init__(self, path: Path, doors: Doors, clock: Clock, writer: sqlite3.Connection) -> None:
+        self.pulse = Pulse()
         self._path = path
         self._doors = doors
         self._clock = clock
@@ -194,7 +197,7 @@ class SqliteEngine:
             self._writer.execute(f"PRAGMA busy_timeout = {_LOG_WAIT_MS}")
             self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         except sqlite3.Error as error:
-            _log.warning("ledger log not emptied: %s", error)
+            _log.warning("ledger.log_not_emptied", error=str(error))
         finally:
             self._writer.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
 
@@ -217,9 +220,11 @@ class SqliteEngine:
         try:
             self._session.begin()
             answers.extend(self._one(job) for job in group)
-            body.keep(self._session.commit)
+            body.keep(lambda: self.pulse.kept(self._session.commit, len(group)))
+            self.pulse.heed(refusal for _, refusal in answers)
         except BaseException as error:  # noqa: BLE001 - the writer thread outlives whatever a group met
-            _log.error("ledger group of %d failed: %s", len(group), type(error).__name__)
+            self.pulse.broke()
+            _log.error("ledger.group_failed", jobs=len(group), error=type(error).__name__)
             self._session.abandon()
             failure = error if isinstance(error, Unavailable) else unavailable(error)
             for job in group:

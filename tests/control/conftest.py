@@ -38,6 +38,7 @@ class Running:
     deliveries: list[rest.Delivery] = field(default_factory=list)
     too_large: list[rest.Delivery] = field(default_factory=list)
     woken: int = 0
+    counted: list[tuple[str, int, float]] = field(default_factory=list)
     anns: str = ""
 
     @property
@@ -106,5 +107,9 @@ def _app(door: Running) -> Starlette:
         door.woken += 1
 
     return rest.app(
-        Site(door.port, wake, SETTINGS), COMMANDS, rest.Webhook(handle, too_large, WEBHOOK_LIMIT), lambda: True
+        Site(door.port, wake, SETTINGS),
+        COMMANDS,
+        rest.Webhook(handle, too_large, WEBHOOK_LIMIT),
+        lambda: True,
+        counted=lambda *answer: door.counted.append(answer),
     )

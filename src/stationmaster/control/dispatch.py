@@ -17,7 +17,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import structlog
 
 from stationmaster.command import Cmd
-from stationmaster.errors import Illegal
+from stationmaster.errors import Bug, Illegal, StationmasterError
 from stationmaster.ledger.ledger import Ledger, Tx
 
 P = ParamSpec("P")
@@ -45,7 +45,12 @@ class Dispatch:
         """Runs one command and returns once it is durable."""
         try:
             return await _landed(self.ledger.submit(cmd, fn, *args, **kwargs))
-        except Illegal as refused:
+        except Bug:
+            raise
+        except StationmasterError as refused:
+            _log.info("command.refused", command=cmd.name, cause=cmd.cause, kind=refused.kind, code=refused.code)
+            if not isinstance(refused, Illegal):
+                raise
             if refused.code == _NO_EDGE and cmd.dedupe is None:  # with a dedupe the refusal is stored already
                 _log.error("illegal_transition", command=cmd.name, cause=cmd.cause, error=refused.message)
                 await _landed(self.ledger.submit(replace(cmd, name=_NO_EDGE), _alert, cmd.name, refused.message))

@@ -13,14 +13,18 @@ from typing import Any
 import msgspec
 import structlog
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from stationmaster import canonical
 from stationmaster.command import LedgerPort
-from stationmaster.control import errors, grants, operators
+from stationmaster.control import errors, grants, operators, readiness, scrape
 from stationmaster.control.commands import Command, Site
+from stationmaster.control.edge import WEBHOOK, Counted, Edge
+from stationmaster.control.readiness import Standing
+from stationmaster.control.scrape import Metrics
 from stationmaster.control.server import PEER
 from stationmaster.errors import Bug, Denied, Invalid, StationmasterError
 
@@ -64,19 +68,28 @@ def app(
     commands: Sequence[Command[Any, Any]],
     webhook: Webhook | None,
     ready: Callable[[], bool],
-    runs_refused: Callable[[], str | None] = lambda: None,
+    *,
+    standing: Callable[[], Standing] = Standing,
+    metrics: Metrics | None = None,
+    counted: Counted = lambda _door, _status, _seconds: None,
 ) -> Starlette:
     """Builds the app; without `webhook` (a command line that works alone) no delivery is taken.
 
-    `runs_refused` says why no agent may run here; it is shown with the readiness, which does not depend on it.
+    `ready` is False once the process stops; `standing` says what it still waits for. `counted` is told of every answer.
     """
     routes = [_route(site, command) for command in commands]
     routes.append(Route("/healthz", _guarded(_health), methods=["GET"]))
-    routes.append(Route("/readyz", _guarded(_readiness(site.port, ready, runs_refused)), methods=["GET"]))
+    routes.append(Route("/readyz", _guarded(_readiness(site.port, ready, standing)), methods=["GET"]))
+    if metrics is not None and metrics.access != "off":
+        routes.append(Route("/metrics", _guarded(_metrics(site.port, metrics)), methods=["GET"]))
     if webhook is not None:
         # First: addresses are tried in order, and this is the one under load.
-        routes.insert(0, Route("/api/gitea/webhook", _guarded(_webhook(webhook)), methods=["POST"]))
-    return Starlette(routes=routes, exception_handlers={404: _no_route, 405: _no_method})
+        routes.insert(0, Route(WEBHOOK, _guarded(_webhook(webhook)), methods=["POST"]))
+    return Starlette(
+        routes=routes,
+        middleware=[Middleware(Edge, counted=counted)],
+        exception_handlers={404: _no_route, 405: _no_method},
+    )
 
 
 def _route(site: Site, command: Command[Any, Any]) -> Route:
@@ -188,13 +201,21 @@ async def _health(_request: Request) -> Response:
     return _json({"status": "alive"})
 
 
-def _readiness(port: LedgerPort, ready: Callable[[], bool], runs_refused: Callable[[], str | None]) -> Endpoint:
+def _readiness(port: LedgerPort, ready: Callable[[], bool], standing: Callable[[], Standing]) -> Endpoint:
     async def endpoint(_request: Request) -> Response:
-        if not ready():
-            return _json({"status": "starting"}, 503)
-        await port.read(operators.every)
-        reason = runs_refused()
-        return _json({"status": "ready"} | ({} if reason is None else {"runsRefused": reason}))
+        body, status = await readiness.told(port, stopping=not ready(), standing=standing)
+        return _json(body, status)
+
+    return endpoint
+
+
+def _metrics(port: LedgerPort, metrics: Metrics) -> Endpoint:
+    async def endpoint(request: Request) -> Response:
+        if scrape.needs_key(metrics, request):
+            grants.need(await _identify(port, request), grants.Read)
+        made = Response(await metrics.page(), media_type=metrics.content_type)
+        made.headers["Cache-Control"] = "no-store"
+        return made
 
     return endpoint
 

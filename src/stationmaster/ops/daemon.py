@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import os
 import signal
 import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import structlog
 import uvloop
@@ -21,6 +23,7 @@ from stationmaster import ids
 from stationmaster.clock import SystemClock
 from stationmaster.control import rest
 from stationmaster.control.dispatch import Dispatch
+from stationmaster.control.readiness import Standing
 from stationmaster.control.registry import COMMANDS
 from stationmaster.control.server import Server, bind_tcp, bind_unix
 from stationmaster.gitea.settings import Station
@@ -30,7 +33,13 @@ from stationmaster.ops import config as configuration
 from stationmaster.ops import wiring
 from stationmaster.ops.duties import Duties
 from stationmaster.ops.home import Home, locked, worker_id
+from stationmaster.ops.loop import Loop
+from stationmaster.ops.metrics.exposition import Working
+from stationmaster.ops.metrics.figures import Figures
+from stationmaster.ops.metrics.follow import Follower
 from stationmaster.ops.settings import Config
+
+_FOLLOW_REST_S = 2.0
 
 _log = structlog.get_logger(__name__)
 
@@ -91,6 +100,8 @@ class _House:
         self._port = port
         self._duties: Duties | None = None
         self._door: rest.Webhook | None = None
+        self._figures = Figures()
+        self._follower = Follower(port, self._figures)
 
     async def take_up(self, station: Station, stack: contextlib.AsyncExitStack) -> None:
         """Builds what works on the forge's mentions."""
@@ -100,17 +111,34 @@ class _House:
         webhook = Webhook(self._port, gear.settings)
         retention = wiring.retention(config, self._home, self._port)
         self._duties = Duties(gear, webhook, self._home, dead_after_s=config.worker.dead_after_s, retention=retention)
-        self._door = wiring.webhook_door(webhook, self._duties.wake, config.web.webhook_max_bytes)
+        self._door = wiring.webhook_door(
+            webhook,
+            self._duties.wake,
+            config.web.webhook_max_bytes,
+            partial(self._figures.delivery, gear.settings.instance_id),
+        )
         _log.info("forge.configured", forge=gear.settings.base_url, bot=gear.settings.bot_login, runs=station.max_runs)
 
     async def run(self, web: socket.socket, control: socket.socket, ready: Callable[[], None]) -> None:
         """Serves and works until `stop` is set; the servers answer until the last run is over."""
         over = asyncio.Event()
         site = wiring.site(self._config, self._home, self._port, self._wake)
-        app = rest.app(site, COMMANDS, self._door, lambda: not self.stop.is_set(), self._refused)
+        metrics = wiring.metrics(self._config, self._home, self._port, self._figures, self._follower, self._working)
+        app = rest.app(
+            site,
+            COMMANDS,
+            self._door,
+            lambda: not self.stop.is_set(),
+            standing=self._standing,
+            metrics=metrics,
+            counted=self._figures.response,
+        )
+        following = Loop("figures", lambda: self._follower.tick(0), rest_s=_FOLLOW_REST_S)
+        await self._follower.begin()
         async with asyncio.TaskGroup() as group:
             for server in (Server(app, web), Server(app, control)):
                 group.create_task(server.run_until(over))
+            group.create_task(following.run(over))
             ready()
             _log.info("daemon.ready")
             try:
@@ -122,8 +150,12 @@ class _House:
         if self._duties is not None:
             self._duties.wake()
 
-    def _refused(self) -> str | None:
-        return None if self._duties is None else self._duties.refused
+    def _standing(self) -> Standing:
+        standing = Standing() if self._duties is None else self._duties.standing
+        return dataclasses.replace(standing, writable=self._port.ledger.pulse.writable)
+
+    def _working(self) -> Working:
+        return Working() if self._duties is None else self._duties.working
 
 
 @contextlib.contextmanager

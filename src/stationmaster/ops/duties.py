@@ -13,6 +13,7 @@ import structlog
 
 from stationmaster.agents.codex_app.probe import probe
 from stationmaster.clock import SystemClock
+from stationmaster.control.readiness import Standing
 from stationmaster.errors import Stale, StationmasterError
 from stationmaster.gitea.catchup import Catchup
 from stationmaster.gitea.gear import Gear
@@ -26,6 +27,7 @@ from stationmaster.gitea.webhook import Webhook
 from stationmaster.ledger import lease
 from stationmaster.ops.home import Home
 from stationmaster.ops.loop import Loop
+from stationmaster.ops.metrics.exposition import ForgeState, LoopState, Working
 
 _SCHEDULER_REST_S = 1.0
 _UNBLOCK_REST_S = 2.0
@@ -53,6 +55,8 @@ class Duties:
         self._clock = SystemClock()
         self._refused: str | None = "It is being tried whether agents can be isolated here."
         self._walls_stand = False
+        self._walls_tried = False
+        self._looked = False
         self._scheduler = Scheduler(gear, unfit=lambda: not self._walls_stand)
         self._recovery = Recovery(gear, busy=lambda: self._scheduler.task_ids)
         self._relay = Relay(gear)
@@ -78,9 +82,30 @@ class Duties:
         )
 
     @property
-    def refused(self) -> str | None:
-        """Why no run may start on this machine, as a sentence, or None."""
-        return self._refused
+    def standing(self) -> Standing:
+        """How far the start has come, apart from the ledger."""
+        return Standing(
+            recovery="done" if self._looked or self._recovering.ticks > self._recovering.failures else "pending",
+            isolation="proven" if self._walls_stand else "refused" if self._walls_tried else "pending",
+            forge="pending" if self._webhook.bot_id is None else "reached",
+            runs_refused=self._refused,
+        )
+
+    @property
+    def working(self) -> Working:
+        """What is under way, for metrics."""
+        gear = self._gear
+        return Working(
+            live_runs=len(self._scheduler.task_ids),
+            max_runs=gear.station.max_runs,
+            refused=self._walls_tried and not self._walls_stand,
+            loops={loop.name: LoopState(loop.ticks, loop.done, loop.failures, loop.age_s) for loop in self._loops},
+            forges={gear.settings.instance_id: ForgeState(gear.forge.asked, gear.forge.seconds)},
+        )
+
+    @property
+    def _loops(self) -> tuple[Loop, ...]:
+        return (*self._others, self._scheduling, self._recovering, self._unblocking)
 
     def wake(self) -> None:
         """Says that something may be claimable, or that an operator wants something of a run or a worktree."""
@@ -110,6 +135,7 @@ class Duties:
         # A claim leaves alone what recovery has not settled, so a look that fails must not end the daemon.
         try:
             await self._recovery.tick(self._clock.now())
+            self._looked = True
         except Exception as error:  # noqa: BLE001 - the loop looks again
             _log.warning("recovery.postponed", error=str(error), exc_info=error)
 
@@ -144,6 +170,7 @@ class Duties:
             reason = f"The isolation of agents could not be tried: {error}"
         self._refused = reason
         self._walls_stand = reason is None
+        self._walls_tried = True
         if reason is None:
             _log.info("agents.isolated", mode=mode, seconds=round(time.monotonic() - began, 2))
         else:

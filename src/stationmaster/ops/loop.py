@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Awaitable, Callable
 
 import structlog
@@ -17,13 +18,24 @@ _log = structlog.get_logger(__name__)
 
 
 class Loop:
-    """Runs one duty until it is told to stop; `tick` returns how much it did, and 0 means rest."""
+    """Runs one duty until it is told to stop; `tick` returns how much it did, and 0 means rest.
+
+    `ticks`, `done` and `failures` count its rounds, what they did, and those that failed; `age_s` is how long ago one
+    last ended well.
+    """
 
     def __init__(self, name: str, tick: Callable[[], Awaitable[int]], *, rest_s: float) -> None:
         self.name = name
         self._tick = tick
         self._rest_s = rest_s
         self._bell = asyncio.Event()
+        self.ticks = self.done = self.failures = 0
+        self._well = time.monotonic()
+
+    @property
+    def age_s(self) -> float:
+        """Seconds since a round last ended well, or since the duty was made."""
+        return time.monotonic() - self._well
 
     def wake(self) -> None:
         """Ends the present rest: there is something to look at."""
@@ -39,10 +51,14 @@ class Loop:
                 try:
                     done = await self._tick()
                     backoff = 0.0
+                    self._well = time.monotonic()
+                    self.done += done
                 except Exception as error:  # noqa: BLE001 - a duty outlives its bad days
                     backoff = min(max(backoff * 2, _FIRST_BACKOFF_S), _LONGEST_BACKOFF_S)
                     _complain(self.name, error, backoff)
+                    self.failures += 1
                     done = 0
+                self.ticks += 1
                 if not done:
                     await self._rest(stopping, backoff or self._rest_s)
         finally:

@@ -187,6 +187,7 @@ class Web:
     host: str
     port: Annotated[int, Between(0, 65535)]
     webhook_max_bytes: Annotated[int, Between(1024, 1024**3)]
+    metrics: Literal["key", "loopback", "off"]
 
 
 @dataclass(frozen=True, slots=True)

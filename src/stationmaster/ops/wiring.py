@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from starlette.types import ASGIApp
 
@@ -18,6 +19,7 @@ from stationmaster.control.commands import Site
 from stationmaster.control.dispatch import Dispatch
 from stationmaster.control.machine import OPERATOR_KEY
 from stationmaster.control.registry import COMMANDS
+from stationmaster.control.scrape import Metrics
 from stationmaster.errors import Bug, Invalid
 from stationmaster.gitea import store as gitea
 from stationmaster.gitea.client import Forge
@@ -32,6 +34,9 @@ from stationmaster.ops import config as configuration
 from stationmaster.ops import upkeep
 from stationmaster.ops.backup import create, proof, restore
 from stationmaster.ops.home import Home, locked
+from stationmaster.ops.metrics.exposition import CONTENT_TYPE, Exposition, Working
+from stationmaster.ops.metrics.figures import Figures
+from stationmaster.ops.metrics.follow import Follower
 from stationmaster.ops.settings import Config
 from stationmaster.workspaces.git import Git
 from stationmaster.workspaces.paths import Layout
@@ -174,11 +179,20 @@ def gear(config: Config, home: Home, port: LedgerPort, at: Station) -> Gear:
     )
 
 
-def webhook_door(webhook: Webhook, wake: Callable[[], None], max_bytes: int) -> rest.Webhook:
-    """Connects the HTTP door to the forge's: words as they are, and a bell when something may be claimable."""
+def webhook_door(
+    webhook: Webhook,
+    wake: Callable[[], None],
+    max_bytes: int,
+    delivered: Callable[[int, Mapping[str, Any]], None] = lambda _status, _body: None,
+) -> rest.Webhook:
+    """Connects the HTTP door to the forge's: words as they are, and a bell when something may be claimable.
+
+    `delivered` is told what each delivery was answered.
+    """
 
     async def handle(delivery: rest.Delivery) -> rest.Reply:
         answer = await webhook(delivery.headers, delivery.body, delivery.source)
+        delivered(answer.status, answer.body)
         # Accepted: a task that may be claimable, an order, or something to be read.
         if answer.status == _ACCEPTED:
             wake()
@@ -186,6 +200,7 @@ def webhook_door(webhook: Webhook, wake: Callable[[], None], max_bytes: int) -> 
 
     async def too_large(delivery: rest.Delivery) -> rest.Reply:
         answer = await webhook.too_large(delivery.source, max_bytes)
+        delivered(answer.status, answer.body)
         return rest.Reply(answer.status, answer.body, answer.headers or {})
 
     return rest.Webhook(handle, too_large, max_bytes)
@@ -200,6 +215,22 @@ def site(config: Config, home: Home, port: LedgerPort, wake: Callable[[], None])
         return await retention(config, home, port).everything(dry_run=dry_run)
 
     return Site(port, wake, settings, config.workspace.root, backup=backup, retain=retain)
+
+
+def metrics(
+    config: Config, home: Home, port: Dispatch, figures: Figures, follower: Follower, working: Callable[[], Working]
+) -> Metrics:
+    """Returns the page of metrics and who may read it."""
+    shown = Exposition(
+        port,
+        figures,
+        follower,
+        port.ledger.pulse,
+        working=working,
+        database=home.database if config.database.url is None else None,
+        places={"home": home.path, "workspaces": config.workspace.root},
+    )
+    return Metrics(shown.page, CONTENT_TYPE, config.web.metrics)
 
 
 def retention(config: Config, home: Home, port: LedgerPort) -> Retention:

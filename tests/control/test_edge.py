@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import structlog
+
+from stationmaster.control.edge import Edge, door_of
+from tests.control.conftest import Running
+
+HOSTILE = ("", "a b", "x" * 65, "a\tb", "<script>", "né")
+
+
+async def test_an_answer_carries_the_id_that_its_caller_gave(running: Running) -> None:
+    async with running.client() as client:
+        assert (await client.get("/healthz", headers={"X-Request-Id": "ci-7:a.b_c"})).headers[
+            "x-request-id"
+        ] == "ci-7:a.b_c"
+        # An error and an address that nobody knows have one too.
+        assert (await client.get("/api/gitea-workflow/tasks", headers={"X-Request-Id": "r1"})).headers[
+            "x-request-id"
+        ] == "r1"
+        assert (await client.get("/nothing", headers={"X-Request-Id": "r2"})).headers["x-request-id"] == "r2"
+
+
+async def test_what_is_no_plain_word_is_replaced(running: Running) -> None:
+    async with running.client() as client:
+        made = {(await client.get("/healthz")).headers["x-request-id"]}
+        for word in HOSTILE:
+            answer = await client.get("/healthz", headers=[(b"X-Request-Id", word.encode())])
+            made.add(answer.headers["x-request-id"])
+    assert len(made) == len(HOSTILE) + 1
+    assert all(name.startswith("req_") for name in made)
+
+
+async def test_what_is_logged_on_the_way_carries_the_id_and_nothing_after_it_does() -> None:
+    seen: list[object] = []
+
+    async def app(scope: object, receive: object, send: object) -> None:
+        seen.append(structlog.contextvars.get_contextvars().get("request"))
+
+    counted: list[tuple[str, int]] = []
+    edge = Edge(app, lambda door, status, _: counted.append((door, status)))
+    scope = {"type": "http", "path": "/x", "headers": [(b"x-request-id", b"r9")]}
+    await edge(scope, None, None)  # type: ignore[arg-type]
+    assert seen == ["r9"]
+    assert structlog.contextvars.get_contextvars() == {}
+    # It never answered.
+    assert counted == [("console", 499)]
+
+
+async def test_answers_are_counted_by_door_and_status(running: Running) -> None:
+    async with running.client() as client:
+        await client.get("/healthz")
+        await client.post("/api/gitea/webhook", content=b"{}")
+        await client.post("/api/gitea/webhook", content=b"x" * 5000)
+        await client.get("/api/gitea-workflow/overview")
+    assert [(door, status) for door, status, _ in running.counted] == [
+        ("health", 200), ("webhook", 202), ("webhook", 413), ("api", 401),
+    ]  # fmt: skip
+    assert all(0 < seconds < 10 for _, _, seconds in running.counted)
+
+
+def test_an_address_that_a_stranger_makes_up_makes_no_label() -> None:
+    doors = {
+        door_of(path) for path in ("/", "/a/b", "/api/x", "/api/gitea/webhook", "/api/gitea/webhook/two", "/metrics")
+    }
+    assert doors == {"console", "api", "webhook", "metrics"}

@@ -46,7 +46,10 @@ def exit_code(error: StationmasterError) -> int:
 
 
 def body(error: StationmasterError) -> dict[str, Any]:
-    """Returns `{error, message, details?}`; the kind travels too, so that a command line can tell its exit code."""
+    """Returns `{error, message, hint?, details?}`; the message is whole, the hint is its last part once more.
+
+    The kind travels too, so that a command line can tell its exit code.
+    """
     if error.kind == "bug":
         # Its words are for us: they may name insides that are none of a caller's business.
         return {"error": "internal_error", "kind": "bug", "message": "Stationmaster made a mistake; see its log."}
@@ -56,6 +59,8 @@ def body(error: StationmasterError) -> dict[str, Any]:
         "kind": error.kind,
         "message": redact.clean(str(error)),
     }
+    if error.hint:
+        said["hint"] = redact.clean(error.hint)
     details = {name: redact.clean(str(value)) for name, value in error.ids.items() if value is not None}
     if details:
         said["details"] = details
@@ -67,7 +72,11 @@ def from_body(http_status: int, said: Any) -> StationmasterError:
     if not isinstance(said, dict):
         return Unavailable(f"Stationmaster answered {http_status} in a form that is not its own.")
     made = _KINDS.get(str(said.get("kind")), Bug)
-    return made(str(said.get("message", "")), code=str(said.get("error", "")))
+    hint = str(said.get("hint", ""))
+    error = made(str(said.get("message", "")).removesuffix(hint).rstrip(), code=str(said.get("error", "")), hint=hint)
+    details = said.get("details")
+    error.ids = dict(details) if isinstance(details, dict) else {}
+    return error
 
 
 def headers(error: StationmasterError) -> dict[str, str]:

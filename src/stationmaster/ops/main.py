@@ -1,6 +1,7 @@
 """The root of the command line: what runs or shows the installation; `control.cli` adds the commands of the API.
 
-Every error is one sentence on standard error and an exit code by its kind; a traceback never reaches a user.
+Every error is one sentence (with `--json` one object) on standard error and an exit code by its kind; a traceback never
+reaches a user.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ import typer
 
 from stationmaster import redact
 from stationmaster.agents.codex_app import login
-from stationmaster.control import cli, errors, follow
+from stationmaster.control import cli, follow
 from stationmaster.control.registry import COMMANDS
 from stationmaster.control.socket import Door, opened
 from stationmaster.errors import Bug, StationmasterError
-from stationmaster.ops import canon, config, config_text, daemon, guards, logs, standin, wiring
+from stationmaster.ops import config, config_text, daemon, guards, logs, standin, tell, wiring
 from stationmaster.ops.backup import cli as backup
 from stationmaster.ops.bench import main as bench
 from stationmaster.ops.doctor import checks
@@ -163,20 +164,22 @@ def version(*, as_json: _Json = False) -> None:
 cli.mount(app, COMMANDS, _door)
 app.add_typer(backup.group(lambda: prepare(config.home_path(_Given.home)), _load, _door), name="backup")
 follow.mount(app, _door)
-canon.mount(app)
 
 
 def main() -> None:
     """Runs the command line and exits with the code of what happened."""
     sys.argv[1:] = _home_first(sys.argv[1:])
+    as_json = tell.wants_json(sys.argv[1:])
     try:
+        if as_json:
+            sys.exit(tell.run(app))
         app()
     except StationmasterError as error:
-        sys.exit(_tell(error))
+        sys.exit(tell.error(error, as_json=as_json))
     except KeyboardInterrupt:
         sys.exit(_INTERRUPTED)
     except Exception:  # noqa: BLE001 - the last fence before the user
-        sys.exit(_tell(_unforeseen()))
+        sys.exit(tell.error(_unforeseen(), as_json=as_json))
 
 
 def _home_first(argv: Sequence[str]) -> list[str]:
@@ -189,11 +192,6 @@ def _home_first(argv: Sequence[str]) -> list[str]:
         if word.startswith("--home="):
             return [word, *argv[:index], *argv[index + 1 :]]
     return list(argv)
-
-
-def _tell(error: StationmasterError) -> int:
-    typer.echo(redact.clean(f"stationmaster: {error}"), err=True)
-    return errors.exit_code(error)
 
 
 def _unforeseen() -> Bug:

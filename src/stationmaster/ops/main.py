@@ -24,7 +24,7 @@ from stationmaster.control import cli, follow
 from stationmaster.control.registry import COMMANDS
 from stationmaster.control.socket import Door, opened
 from stationmaster.errors import Bug, StationmasterError
-from stationmaster.ops import config, config_text, daemon, guards, logs, standin, tell, wiring
+from stationmaster.ops import canon, config, config_text, daemon, guards, logs, standin, tell, wiring
 from stationmaster.ops.backup import cli as backup
 from stationmaster.ops.bench import main as bench
 from stationmaster.ops.doctor import checks
@@ -164,6 +164,7 @@ def version(*, as_json: _Json = False) -> None:
 cli.mount(app, COMMANDS, _door)
 app.add_typer(backup.group(lambda: prepare(config.home_path(_Given.home)), _load, _door), name="backup")
 follow.mount(app, _door)
+canon.mount(app)
 
 
 def main() -> None:

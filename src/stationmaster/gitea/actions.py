@@ -44,6 +44,11 @@ def refs(task: Task) -> dict[str, str]:
     }
 
 
+def log_ids(task: Task) -> dict[str, str]:
+    """Returns what every line of the log about a task carries: its ids, without the session, which is the resource."""
+    return {kind: value for kind, value in refs(task).items() if kind != "session"}
+
+
 def command(name: str, task: Task, cause: str, *, actor: str = "system", dedupe: str | None = None) -> Cmd:
     """Makes a command about a task."""
     return Cmd(name, actor, cause, dedupe, refs(task))

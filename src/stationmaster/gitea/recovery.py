@@ -66,7 +66,8 @@ class Recovery:
         settled = 0
         for task in await port.read(store.active_tasks):
             if task.id not in self._busy():
-                settled += await self._settle(task, cause)
+                with structlog.contextvars.bound_contextvars(**actions.log_ids(task)):
+                    settled += await self._settle(task, cause)
         return settled
 
     async def _settle(self, task: Task, cause: str) -> int:

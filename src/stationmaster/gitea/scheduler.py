@@ -13,7 +13,7 @@ import structlog
 
 from stationmaster.command import Cmd
 from stationmaster.errors import StationmasterError
-from stationmaster.gitea import claiming, limits, operate, steering, store, turn
+from stationmaster.gitea import actions, claiming, limits, operate, steering, store, turn
 from stationmaster.gitea.gear import Gear
 from stationmaster.gitea.model import Task
 from stationmaster.gitea.run import Signals
@@ -100,6 +100,8 @@ class Scheduler:
         work.add_done_callback(lambda done: self._forget(task.id, done))
 
     async def _work(self, task: Task, lease: Lease, signals: Signals, before: asyncio.Task[None] | None) -> None:
+        # Every line that this run causes, also on other threads, names what it is about.
+        structlog.contextvars.bind_contextvars(**actions.log_ids(task))
         if before is not None:
             # The task came back before its last run was tidied away.
             await asyncio.wait({before})

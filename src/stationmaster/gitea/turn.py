@@ -46,12 +46,14 @@ async def work(gear: Gear, task: Task, lease: Lease, signals: Signals) -> None:
 
     Never raises: what goes wrong unforeseen is logged, and the lease is left to expire so that recovery takes over.
     """
+    _log.info("task.claimed", state=task.state, attempt=task.attempt, term=lease.term)
     try:
         async with Hold(gear, task, lease) as hold:
             if task.state == "verifying_reply":
                 rests = await verify.settle(gear, hold, task)
             else:
                 rests = await _Work(gear, hold, signals).go()
+        _log.info("task.rests", state=rests.state, code=rests.error_code)
         await end(gear, rests)
     except Stale as error:
         _log.warning("task.stale", task=task.id, code=error.code, error=str(error))
@@ -93,6 +95,7 @@ class _Work:
             await receipts.start(self._gear, self._hold, self._task)
         faults.point("turn.ready")
         run_id = actions.new_run_id()
+        structlog.contextvars.bind_contextvars(turn=run_id)
         await self._gear.port.do(
             self._cmd("turn.open"),
             actions.open_turn,
@@ -104,9 +107,11 @@ class _Work:
             head=place.head,
         )
         faults.point("turn.opened")
+        _log.info("turn.opened", kind=self._kind)
         run = Run(self._gear, self._hold, place, run_id, self._kind, self._signals, self._through)
         ended = await run.go(await self._prompt(run_id, place))
         faults.point("turn.processes_gone")
+        _log.info("turn.ended", how=ended.how, code=ended.code)
         await self._hold.check()
         rests = await self._finish(run_id, place, ended)
         await self._gear.port.off(_tidy, self._gear, run_id)

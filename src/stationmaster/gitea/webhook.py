@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import structlog
+
 from stationmaster import canonical
 from stationmaster.clock import MICROS
 from stationmaster.command import Cmd, LedgerPort
@@ -22,6 +24,8 @@ from stationmaster.gitea.settings import GiteaSettings
 from stationmaster.gitea.store import Q
 from stationmaster.inbox import actions as inbox
 from stationmaster.ledger.tx import Reader, Tx
+
+_log = structlog.get_logger("stationmaster.gitea")
 
 _DAY = 86_400 * MICROS
 _MINUTE = 60 * MICROS
@@ -80,7 +84,10 @@ class Webhook:
         said = normalise.normalise(headers, content, rules)
         cause = f"delivery:{said.delivery_id or 'unnamed'}"
         cmd = Cmd("webhook.take", _actor(said), cause, refs=_refs(said))
-        return await self._taken(cmd, said, canonical.sha256(body))
+        with structlog.contextvars.bound_contextvars(**cmd.refs):
+            answer = await self._taken(cmd, said, canonical.sha256(body))
+            _log.debug("webhook.answered", status=answer.status, task=answer.task_id)
+            return answer
 
     async def _taken(self, cmd: Cmd, said: Outcome, payload_hash: str) -> Reply:
         for _ in range(_MOST_RIVALS):

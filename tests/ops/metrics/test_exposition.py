@@ -41,7 +41,7 @@ async def test_deliveries_are_counted_by_what_they_came_to(watched: Watched) -> 
     count("second", 401, {"error": "no word\nof ours"})
     page = await watched.page()
     found = page["stationmaster_deliveries_total"]
-    # The labels stand in the order of their names: instance, reason, status.
+    # The labels stand in the order of their names: forge, reason, status.
     assert found == {
         ("default", "queued", "accepted"): 1,
         ("default", "to_be_read", "accepted"): 1,

@@ -34,7 +34,7 @@ from stationmaster.ops.metrics.follow import Follower
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _KEPT_S = 1.0
-_WINDOWS = 5
+_WINDOWS = 20
 
 Value = float | Taken
 Samples = dict[tuple[str, ...], Value]

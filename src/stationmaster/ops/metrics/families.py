@@ -51,12 +51,8 @@ _FROM_LEDGER = (
     _family("open_comments", "gauge", "ledger", "Comments that are to be posted or proven."),
     _family("open_comment_age_seconds", "gauge", "ledger", "Age of the oldest of them; 0 when there is none."),
     _family("repository_leases", "gauge", "ledger", "Repositories that somebody works in."),
-    _family(
-        "reading_age_seconds", "gauge", "ledger", "Time since the forge was last read through, by forge.", "forge"
-    ),
-    _family(
-        "unread_repositories", "gauge", "ledger", "Repositories whose last reading failed, by forge.", "forge"
-    ),
+    _family("reading_age_seconds", "gauge", "ledger", "Time since the forge was last read through, by forge.", "forge"),
+    _family("unread_repositories", "gauge", "ledger", "Repositories whose last reading failed, by forge.", "forge"),
     _family("open_looks", "gauge", "ledger", "Issues and pull requests that wait to be read, by forge.", "forge"),
     _family("database_bytes", "gauge", "ledger", "Size of the database."),
 )
@@ -119,9 +115,7 @@ _IN_PROCESS = (
     ),
     _family("http_responses", "counter", "process", "Answers over HTTP, by door and status.", "door", "code"),
     _family("http_seconds", "histogram", "process", "What answers over HTTP took, by door.", "door"),
-    _family(
-        "forge_requests", "counter", "process", "Requests to a forge, by what came of them.", "forge", "outcome"
-    ),
+    _family("forge_requests", "counter", "process", "Requests to a forge, by what came of them.", "forge", "outcome"),
     _family("forge_seconds", "histogram", "process", "What requests to a forge took.", "forge"),
     _family("commit_seconds", "histogram", "process", "What commits of the ledger took."),
     _family("commit_jobs", "histogram", "process", "How many writes shared a commit."),

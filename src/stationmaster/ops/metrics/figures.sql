@@ -1,7 +1,7 @@
 -- Reads for metrics. Windows of the history are bounded by its numbers, everything else by an index and a limit: a
 -- scrape must cost the same on a ledger of a million tasks.
 
--- History, one window at a time -----------------------------------------------------------------------------------
+-- History, one window at a time (the machine is named so that its index is not used: it would find all of the past)
 
 -- name: moves :many
 -- `since` is when the task came into the state that it left.
@@ -9,25 +9,25 @@ SELECT j.from_state, j.to_state, c.at,
   (SELECT b.at FROM journal p JOIN command b ON b.seq = p.command
     WHERE p.machine = j.machine AND p.entity = j.entity AND p.rev = j.rev - 1) AS since
 FROM journal j JOIN command c ON c.seq = j.command
-WHERE j.seq > :after AND j.seq <= :below AND j.machine = 'gitea_task';
+WHERE j.seq > :after AND j.seq <= :below AND j.machine || '' = 'gitea_task';
 
 -- name: answers :many
 -- How long people waited: from what was asked last, the task's beginning or a follow-up of it.
 SELECT c.at, coalesce((SELECT max(f.at) FROM gitea_follow_up f WHERE f.task_id = t.id), t.created_at) AS asked_at
 FROM journal j JOIN command c ON c.seq = j.command JOIN gitea_task t ON t.id = j.entity
-WHERE j.seq > :after AND j.seq <= :below AND j.machine = 'gitea_task'
+WHERE j.seq > :after AND j.seq <= :below AND j.machine || '' = 'gitea_task'
   AND j.to_state IN ('succeeded', 'succeeded_with_rest_fallback');
 
 -- name: turns :many
 SELECT j.to_state, c.at, r.started_at
 FROM journal j JOIN command c ON c.seq = j.command JOIN run r ON r.id = j.entity
-WHERE j.seq > :after AND j.seq <= :below AND j.machine = 'run' AND j.to_state <> 'started';
+WHERE j.seq > :after AND j.seq <= :below AND j.machine || '' = 'run' AND j.to_state <> 'started';
 
 -- name: comments :many
 SELECT m.kind, j.to_state, j.entity, c.at, t.created_at AS asked_at
 FROM journal j JOIN command c ON c.seq = j.command
 JOIN gitea_comment m ON m.id = j.entity JOIN gitea_task t ON t.id = m.task_id
-WHERE j.seq > :after AND j.seq <= :below AND j.machine = 'gitea_comment' AND j.to_state IN ('confirmed', 'failed');
+WHERE j.seq > :after AND j.seq <= :below AND j.machine || '' = 'gitea_comment' AND j.to_state IN ('confirmed', 'failed');
 
 -- name: events :many
 -- What an event holds is read only where it is counted by.
@@ -72,7 +72,7 @@ SELECT min(w.next_retry_at) AS since FROM (
 SELECT h.reason, count(*) AS n FROM (
   SELECT task_id, reason FROM gitea_hold WHERE released_at IS NULL AND (until_at IS NULL OR until_at > :now)
   ORDER BY since, task_id LIMIT 2000
-) AS h JOIN gitea_task t ON t.id = h.task_id WHERE t.state = 'queued' GROUP BY h.reason;
+) AS h WHERE EXISTS (SELECT 1 FROM gitea_task t WHERE t.id = h.task_id AND t.state = 'queued') GROUP BY h.reason;
 
 -- name: paused :one
 SELECT state FROM gitea_control WHERE state = 'paused' LIMIT 1;

@@ -22,7 +22,7 @@ from stationmaster.ops.metrics.figures import Figures, label
 
 Q = queries.load("stationmaster.ops.metrics", "figures.sql")
 
-WINDOW = 2000
+WINDOW = 500
 _START_RECEIPT = ":status:running"
 _SHOWN_REFS = ("task", "delivery", "repo", "turn", "request")
 _LONGEST_WORD = 200

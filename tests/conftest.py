@@ -25,8 +25,9 @@ examples.load_profile("gate")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--postgres` runs what usually runs on SQLite alone on PostgreSQL instead."""
+    """`--postgres` runs what usually runs on SQLite alone on PostgreSQL instead; `--record` keeps figures of kills."""
     parser.addoption("--postgres", action="store_true", help="run the Gitea tests on PostgreSQL")
+    parser.addoption("--record", type=Path, help="write what stories with kills came to into this file, a line each")
 
 
 @pytest.fixture

@@ -7,7 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from tests.journeys.record import Recorder
 from tests.journeys.rig import Rig
+
+
+@pytest.fixture(autouse=True)
+def _recorded(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Writes down what each story with kills came to, when that was asked for."""
+    path = request.config.getoption("--record")
+    if path is not None:
+        monkeypatch.setattr(Rig, "recorder", Recorder(path))
 
 
 @pytest.fixture

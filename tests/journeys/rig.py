@@ -10,10 +10,11 @@ import secrets
 import signal
 import sqlite3
 import subprocess
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, ClassVar
 
 import httpx
 
@@ -26,6 +27,7 @@ from stationmaster.ops.demo.product import Product, Running, scripted_model
 from stationmaster.standins.forge import Forge, ForgeAdmin
 from stationmaster.standins.responses_model import ResponsesModel
 from tests import warm
+from tests.journeys.record import Recorder
 from tests.support import eventually
 
 Json = dict[str, Any]
@@ -83,6 +85,10 @@ class Rig:
     hook_secret: str
     hooks: list[int] = field(default_factory=list)
     settings: Json = field(default_factory=dict)
+    # When the product was started and ready, and when it died of itself or of us, in seconds.
+    starts: list[tuple[float, float]] = field(default_factory=list)
+    deaths: list[float] = field(default_factory=list)
+    recorder: ClassVar[Recorder | None] = None
     _entered: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
     _door: tuple[int, Door] | None = None
 
@@ -101,11 +107,14 @@ class Rig:
             token, hook_secret = secrets.token_hex(20), secrets.token_hex(20)
             admin.token(BOT, scopes=["write:issue", "write:repository", "read:user"], value=token)
             admin.issue(REPO, "alice", "It could be better", "The README is too short.")
-            product = _Warm(folder / "home")
+            # What is measured is what a user waits for: imports too.
+            product = _Warm(folder / "home") if cls.recorder is None else Product(folder / "home")
             rig = cls(folder, forge, admin, model, product, bot_id, token, hook_secret)
             rig.configure(**gitea)
             try:
                 yield rig
+                if cls.recorder is not None:
+                    cls.recorder.take(rig)
             finally:
                 rig._entered.close()
                 product.kill()
@@ -141,7 +150,9 @@ class Rig:
 
     def start(self, *faults: str) -> None:
         """Starts the daemon, to be killed at the named fault points, and points the forge's hooks at it."""
+        began = time.time()
         self.product.start(**({"STATIONMASTER_FAULT": ",".join(faults)} if faults else {}))
+        self.starts.append((began, time.time()))
         if not self.hooks:
             self.add_hook()
         for hook in self.hooks:
@@ -165,11 +176,13 @@ class Rig:
             raise AssertionError(f"It lives.\n{self.tasks()}\n{self.product.log.read_text()}") from None
         assert self.product.process is not None
         assert self.product.process.returncode == -signal.SIGKILL, self.product.last_words()
+        self.deaths.append(time.time())
         self.product.kill()
 
     def restart(self, *faults: str) -> None:
         """Kills the daemon as a power cut would and starts it again."""
         self.product.kill()
+        self.deaths.append(time.time())
         self.start(*faults)
 
     # --- what people do ---

@@ -134,7 +134,8 @@ class Duties:
     async def _first_look(self) -> None:
         # A claim leaves alone what recovery has not settled, so a look that fails must not end the daemon.
         try:
-            await self._recovery.tick(self._clock.now())
+            self._recovering.done += await self._recovery.tick(self._clock.now())
+            self._recovering.ticks += 1
             self._looked = True
         except Exception as error:  # noqa: BLE001 - the loop looks again
             _log.warning("recovery.postponed", error=str(error), exc_info=error)

@@ -120,6 +120,11 @@ class _Filter:
         )
 
 
+def of_task(task_id: str) -> _Filter:
+    """Returns the filter of everything about one task."""
+    return _Filter(Query(task_id=task_id))
+
+
 def page(reader: Reader, found: _Filter, after: int, limit: int) -> tuple[list[dict[str, Any]], str | None]:
     """Returns up to `limit` events after a seq, and the cursor of the next page, or None at the end."""
     events: list[dict[str, Any]] = []

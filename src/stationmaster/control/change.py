@@ -89,6 +89,12 @@ async def unblock(site: Site, grant: Operate, given: Task) -> Answer:
     return await _ask(site, grant, "unblock", given.task_id, given)
 
 
+@command("task.retry", "POST", f"{_API}/tasks/{{taskId}}/retry", cli="task retry")
+async def retry(site: Site, grant: Operate, given: Task) -> Answer:
+    """Does the last task of a thread once more, as a new task, after it has ended."""
+    return await _ask(site, grant, "retry", given.task_id, given)
+
+
 @command("hold.release", "POST", f"{_API}/tasks/{{taskId}}/release", cli="hold release")
 async def release(site: Site, grant: Operate, given: Task) -> Answer:
     """Lets a task that a limit keeps back begin its next run all the same."""

@@ -38,8 +38,9 @@ _TAIL = """
   task, session, thread, turn, comment. With `--json` one event a line, then `{"chain": {…}}`.
 - `stationmaster task watch ID` follows a task until it rests, a line for each thing that happens. Exit status: 0 it
   succeeded, 10 it failed, 11 somebody stopped it, 12 it waits for its user, 13 its workspace is blocked.
-- `stationmaster canon [FILE|-]` prints a JSON value in the one form by which snapshots are hashed (`fc.canon.v1`), with its SHA-256.
-  With `--jsonl` it answers lines `{"id", "input"}` by lines `{"id", "canonical", "sha256"}` or `{"id", "error", "code"}`.
+- `stationmaster canon [FILE|-]` prints a JSON value in the one form by which snapshots are hashed (`fc.canon.v1`), with
+  its SHA-256. With `--jsonl` it answers lines `{"id", "input"}` by lines `{"id", "canonical", "sha256"}` or
+  `{"id", "error", "code"}`.
 """
 
 

@@ -23,6 +23,7 @@ _ID = re.compile(rb"[A-Za-z0-9._:-]{1,64}")
 _HEADER = b"x-request-id"
 # What is counted for a caller that left before there was an answer.
 _GONE = 499
+_BROKEN = 500
 
 
 def door_of(path: str) -> str:
@@ -62,6 +63,10 @@ class Edge:
         try:
             with structlog.contextvars.bound_contextvars(request=name.decode()):
                 await self._app(scope, receive, told)
+        except Exception:
+            # Whatever stands around the app words this for the caller.
+            status = _BROKEN if status == _GONE else status
+            raise
         finally:
             self._counted(door_of(scope["path"]), status, time.monotonic() - began)
 

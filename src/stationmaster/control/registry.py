@@ -18,6 +18,7 @@ COMMANDS: tuple[Command[Any, Any], ...] = (
     change.cancel,
     change.abort,
     change.unblock,
+    change.retry,
     holds.every,
     change.release,
     holds.show,

@@ -22,6 +22,8 @@ from stationmaster import canonical
 from stationmaster.command import LedgerPort
 from stationmaster.control import errors, grants, operators, readiness, scrape
 from stationmaster.control.commands import Command, Site
+from stationmaster.control.console.door import Door
+from stationmaster.control.console.frame import ROOT, Console
 from stationmaster.control.edge import WEBHOOK, Counted, Edge
 from stationmaster.control.readiness import Standing
 from stationmaster.control.scrape import Metrics
@@ -30,6 +32,7 @@ from stationmaster.errors import Bug, Denied, Invalid, StationmasterError
 
 BODY_LIMIT = 65_536
 _BEARER = "bearer "
+_NO_METHOD = 405
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -72,23 +75,27 @@ def app(
     standing: Callable[[], Standing] = Standing,
     metrics: Metrics | None = None,
     counted: Counted = lambda _door, _status, _seconds: None,
+    console: Console | None = None,
 ) -> Starlette:
     """Builds the app; without `webhook` (a command line that works alone) no delivery is taken.
 
     `ready` is False once the process stops; `standing` says what it still waits for. `counted` is told of every answer.
+    Without `console` there are no pages.
     """
     routes = [_route(site, command) for command in commands]
     routes.append(Route("/healthz", _guarded(_health), methods=["GET"]))
     routes.append(Route("/readyz", _guarded(_readiness(site.port, ready, standing)), methods=["GET"]))
     if metrics is not None and metrics.access != "off":
         routes.append(Route("/metrics", _guarded(_metrics(site.port, metrics)), methods=["GET"]))
+    door = None if console is None else Door(console)
+    routes += [] if door is None else door.routes()
     if webhook is not None:
         # First: addresses are tried in order, and this is the one under load.
         routes.insert(0, Route(WEBHOOK, _guarded(_webhook(webhook)), methods=["POST"]))
     return Starlette(
         routes=routes,
         middleware=[Middleware(Edge, counted=counted)],
-        exception_handlers={404: _no_route, 405: _no_method},
+        exception_handlers={404: _missing(door, 404), 405: _missing(door, 405)},
     )
 
 
@@ -239,12 +246,21 @@ def _guarded(endpoint: Endpoint) -> Endpoint:
     return guarded
 
 
-async def _no_route(_request: Request, _error: Exception) -> Response:
-    return _json({"error": "not_found", "message": "There is no such address."}, 404)
+_MISSING = {
+    404: {"error": "not_found", "message": "There is no such address."},
+    405: {"error": "invalid_request", "message": "This address does not take that method."},
+}
 
 
-async def _no_method(_request: Request, _error: Exception) -> Response:
-    return _json({"error": "invalid_request", "message": "This address does not take that method."}, 405)
+def _missing(door: Door | None, status: int) -> Callable[[Request, Exception], Awaitable[Response]]:
+    """Says that there is nothing: to people as a page, to programs as JSON."""
+
+    async def told(request: Request, _error: Exception) -> Response:
+        if door is not None and request.url.path.startswith(f"{ROOT}/"):
+            return await door.no_page(request, method=status == _NO_METHOD)
+        return _json(_MISSING[status], status)
+
+    return told
 
 
 def _json(body: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

@@ -13,3 +13,12 @@ CREATE TABLE operator_key (
 );
 CREATE UNIQUE INDEX operator_key_hash ON operator_key (key_hash);
 CREATE UNIQUE INDEX operator_key_name ON operator_key (name) WHERE state = 'active';
+
+-- Who is logged in at the console; hot. The cookie's value is never kept, only its hash.
+CREATE TABLE console_session (
+  id TEXT PRIMARY KEY,
+  key_id TEXT NOT NULL REFERENCES operator_key (id),
+  opened_at INT64 NOT NULL,
+  seen_at INT64 NOT NULL
+);
+CREATE INDEX console_session_seen ON console_session (seen_at);

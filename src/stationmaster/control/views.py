@@ -117,7 +117,7 @@ def tasks(reader: Reader, wanted: Wanted) -> tuple[list[Row], str | None]:
             code="invalid_request",
             hint=f"They are: {', '.join(sorted(TASK.states))}.",
         )
-    at, last = _position(wanted.cursor)
+    at, last = position(wanted.cursor)
     rows = _task_rows(reader, wanted, {"at": at, "id": last, "limit": wanted.limit})
     following = f"{rows[-1]['created_at']}.{rows[-1]['id']}" if len(rows) == wanted.limit else None
     return [_task(reader, row) for row in rows], following
@@ -301,7 +301,8 @@ def _comment(task_id: str, row: Row) -> Row:
     }
 
 
-def _position(cursor: str | None) -> tuple[int, str]:
+def position(cursor: str | None) -> tuple[int, str]:
+    """Reads the cursor of a list of tasks; raises Invalid."""
     if cursor is None:
         return _END, ""
     found = _CURSOR.fullmatch(cursor)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any
 
 import typer
@@ -123,7 +123,11 @@ def _event(row: dict[str, Any]) -> str:
 
 
 def _agent(row: dict[str, Any]) -> str:
-    event = row["event"]
+    return agent_words(row["event"])
+
+
+def agent_words(event: Mapping[str, Any]) -> str:
+    """Words what an agent did; empty when it says nothing to a person."""
     kind = event.get("kind", "")
     if kind in _ASIDE:
         return ""

@@ -24,7 +24,7 @@ from typing import Any, Literal, Protocol
 
 from stationmaster.command import Cmd
 from stationmaster.errors import Illegal, NotFound, Unavailable
-from stationmaster.gitea import actions, codes, limits, store
+from stationmaster.gitea import actions, again, codes, limits, store
 from stationmaster.gitea.machine import CONTROL, REPOSITORY
 from stationmaster.gitea.model import Repository, Task
 from stationmaster.gitea.settings import GiteaSettings
@@ -38,7 +38,7 @@ ABORT = "task.abort"
 UNBLOCK = "task.unblock"
 MOST_UNBLOCKS = 1
 
-Verb = Literal["pause", "resume", "disable", "enable", "cancel", "abort", "unblock", "release"]
+Verb = Literal["pause", "resume", "disable", "enable", "cancel", "abort", "unblock", "release", "retry"]
 Answer = dict[str, Any]
 
 _CONTROL_ID = "default"
@@ -173,6 +173,8 @@ def _task(tx: Tx, wish: Wish, settings: GiteaSettings | None) -> Answer:
         return _cancel(tx, task, wish, settings)
     if wish.verb == "release":
         return _release(tx, task, wish)
+    if wish.verb == "retry":
+        return {"retryOf": task.id, **_said(again.again(tx, task, str(tx.cmd.dedupe), settings))}
     return _abort(tx, task, wish, settings) if wish.verb == "abort" else _unblock(tx, task, wish)
 
 

@@ -18,12 +18,12 @@ from stationmaster.errors import Denied, StationmasterError
 from stationmaster.gitea import (
     actions,
     codes,
-    limits,
     notes,
     order_texts,
     order_words,
     prepare,
     receipts,
+    standing,
     steering,
     stopping,
     store,
@@ -36,7 +36,6 @@ from stationmaster.gitea.notes import NoteChannel
 from stationmaster.gitea.order_texts import Status
 from stationmaster.gitea.patience import Patience
 from stationmaster.gitea.settings import GiteaSettings
-from stationmaster.gitea.store import Q
 from stationmaster.ledger.tx import Reader, Tx
 from stationmaster.outbox.attempt import attempt
 
@@ -156,24 +155,9 @@ def _status(reader: Reader, session: Session | None) -> Status | None:
     if session is None or task is None:
         return None
     under_way = store.open_tasks(reader, session.id)
-    waits_for = _waits_for(reader, task, under_way) if task.state == "queued" else ""
+    waits_for = standing.waits_for(reader, task) if task.state == "queued" else ""
     stops = not _ended(task) and store.stop(reader, task.id) is not None
     return Status(task, waits_for, len(under_way), stops)
-
-
-def _waits_for(reader: Reader, task: Task, under_way: list[Task]) -> str:
-    """Names what keeps a queued task from being claimed, in the order in which a claim looks."""
-    if store.paused(reader):
-        return "paused"
-    if store.repository(reader, task.repository_id).state != "active":
-        return "repository"
-    if any(each.id != task.id and each.state != "waiting_user" for each in under_way):
-        return "older"
-    if limits.holding(reader, task.id) is not None:
-        return "limit"
-    if reader.many(Q.active_tasks, repository_id=task.repository_id):
-        return "other"
-    return "worker"
 
 
 # --- the duty -------------------------------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ from stationmaster.control.dispatch import Dispatch
 from stationmaster.control.readiness import Standing
 from stationmaster.control.registry import COMMANDS
 from stationmaster.control.server import Server, bind_tcp, bind_unix
+from stationmaster.errors import StationmasterError
 from stationmaster.gitea.settings import Station
 from stationmaster.gitea.webhook import Webhook
 from stationmaster.ledger import lease
@@ -40,6 +41,7 @@ from stationmaster.ops.metrics.follow import Follower
 from stationmaster.ops.settings import Config
 
 _FOLLOW_REST_S = 2.0
+_LAST_WINDOWS = 50
 
 _log = structlog.get_logger(__name__)
 
@@ -132,6 +134,7 @@ class _House:
             standing=self._standing,
             metrics=metrics,
             counted=self._figures.response,
+            console=wiring.console(self._config, site, lambda: not self.stop.is_set(), self._standing),
         )
         following = Loop("figures", lambda: self._follower.tick(0), rest_s=_FOLLOW_REST_S)
         await self._follower.begin()
@@ -145,6 +148,9 @@ class _House:
                 await (self.stop.wait() if self._duties is None else self._duties.run(self.stop))
             finally:
                 over.set()
+        # What the last moments wrote is told too.
+        with contextlib.suppress(StationmasterError):
+            await self._follower.catch_up(_LAST_WINDOWS)
 
     def _wake(self) -> None:
         if self._duties is not None:

@@ -187,6 +187,8 @@ class Web:
     host: str
     port: Annotated[int, Between(0, 65535)]
     webhook_max_bytes: Annotated[int, Between(1024, 1024**3)]
+    session_idle_s: Annotated[float, Between(1.0, _YEAR)]
+    session_max_s: Annotated[float, Between(1.0, _YEAR)]
     metrics: Literal["key", "loopback", "off"]
 
 

@@ -16,8 +16,11 @@ from stationmaster.clock import Clock, SystemClock
 from stationmaster.command import LedgerPort
 from stationmaster.control import rest
 from stationmaster.control.commands import Site
+from stationmaster.control.console.frame import Console
+from stationmaster.control.console.sessions import Lasting
 from stationmaster.control.dispatch import Dispatch
 from stationmaster.control.machine import OPERATOR_KEY
+from stationmaster.control.readiness import Standing
 from stationmaster.control.registry import COMMANDS
 from stationmaster.control.scrape import Metrics
 from stationmaster.errors import Bug, Invalid
@@ -31,7 +34,7 @@ from stationmaster.inbox import actions as inbox
 from stationmaster.jobs import actions as jobs
 from stationmaster.ledger.ledger import Ledger, PostgresSettings, Slice
 from stationmaster.ops import config as configuration
-from stationmaster.ops import upkeep
+from stationmaster.ops import config_text, upkeep
 from stationmaster.ops.backup import create, proof, restore
 from stationmaster.ops.home import Home, locked
 from stationmaster.ops.metrics.exposition import CONTENT_TYPE, Exposition, Working
@@ -42,7 +45,7 @@ from stationmaster.workspaces.git import Git
 from stationmaster.workspaces.paths import Layout
 
 SLICES = (
-    Slice("control", "stationmaster.control", machines=(OPERATOR_KEY,)),
+    Slice("control", "stationmaster.control", machines=(OPERATOR_KEY,), hot=frozenset({"console_session"})),
     inbox.SLICE,
     jobs.SLICE,
     gitea.SLICE,
@@ -231,6 +234,12 @@ def metrics(
         places={"home": home.path, "workspaces": config.workspace.root},
     )
     return Metrics(shown.page, CONTENT_TYPE, config.web.metrics)
+
+
+def console(config: Config, at: Site, ready: Callable[[], bool], standing: Callable[[], Standing]) -> Console:
+    """Returns what the pages for people are made from."""
+    lasting = Lasting(config.web.session_idle_s, config.web.session_max_s)
+    return Console(at, ready, standing, lambda: config_text.plain(config), lasting)
 
 
 def retention(config: Config, home: Home, port: LedgerPort) -> Retention:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 import structlog
 
 from stationmaster.control.edge import Edge, door_of
@@ -44,6 +45,17 @@ async def test_what_is_logged_on_the_way_carries_the_id_and_nothing_after_it_doe
     assert structlog.contextvars.get_contextvars() == {}
     # It never answered.
     assert counted == [("console", 499)]
+
+
+async def test_an_app_that_breaks_is_counted_as_what_its_caller_sees() -> None:
+    async def broken(scope: object, receive: object, send: object) -> None:
+        raise ValueError("broken")
+
+    counted: list[tuple[str, int]] = []
+    edge = Edge(broken, lambda door, status, _: counted.append((door, status)))
+    with pytest.raises(ValueError, match="broken"):
+        await edge({"type": "http", "path": "/api/x", "headers": []}, None, None)  # type: ignore[arg-type]
+    assert counted == [("api", 500)]
 
 
 async def test_answers_are_counted_by_door_and_status(running: Running) -> None:

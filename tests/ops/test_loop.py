@@ -38,6 +38,8 @@ async def test_a_loop_outlives_failures_and_stops_while_backing_off() -> None:
         loop.wake()
     stop.set()
     await asyncio.wait_for(running, 10)
+    assert (loop.ticks, loop.done) == (loop.failures, 0)
+    assert loop.failures >= 3
 
 
 async def test_a_bell_rung_during_a_tick_is_heard_after_it() -> None:
@@ -59,3 +61,19 @@ async def test_a_bell_rung_during_a_tick_is_heard_after_it() -> None:
     await asyncio.wait_for(ticks.get(), 10)
     stop.set()
     await running
+
+
+async def test_a_loop_tells_how_much_it_did_and_when_last_well() -> None:
+    stop, work = asyncio.Event(), [3, 4]
+
+    async def tick() -> int:
+        if not work:
+            stop.set()
+            return 0
+        return work.pop()
+
+    loop = Loop("t", tick, rest_s=3600)
+    before = loop.age_s
+    await loop.run(stop)
+    assert (loop.ticks, loop.done, loop.failures) == (3, 7, 0)
+    assert 0 <= loop.age_s < before + 10

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import CompletedProcess
+from typing import Any
 
 import httpx
 
@@ -48,7 +49,7 @@ def test_metrics_may_be_off(start: Start, home: Path) -> None:
     assert httpx.get(f"{start().url}/metrics", trust_env=False).status_code == 404
 
 
-def _settled(said: dict[str, str]) -> dict[str, str] | None:
+def _settled(said: dict[str, Any]) -> dict[str, Any] | None:
     return said if (said["recovery"], said["isolation"]) == ("done", "proven") else None
 
 

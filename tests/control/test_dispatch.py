@@ -10,7 +10,7 @@ import structlog
 from stationmaster.command import Cmd
 from stationmaster.control import operators
 from stationmaster.control.dispatch import Dispatch
-from stationmaster.errors import Invalid
+from stationmaster.errors import Busy, Invalid
 from stationmaster.ledger.ledger import Ledger, Reader, Tx
 from tests.control.conftest import CONTROL
 
@@ -30,6 +30,22 @@ async def test_commands_reads_and_refusals_cross(port: Dispatch) -> None:
     assert [row["name"] for row in rows] == ["ann"]
     with pytest.raises(Invalid):
         await port.do(CMD, operators.add, "ann", "operate", "h2")
+
+
+async def test_a_refusal_is_one_line_and_a_wait_for_somebody_is_none_that_disturbs(port: Dispatch) -> None:
+    def busy(tx: Tx) -> None:
+        raise Busy("Somebody works there.", code="request_in_progress")
+
+    with structlog.testing.capture_logs() as lines:
+        with pytest.raises(Invalid):
+            await port.do(CMD, operators.add, "no name", "operate", "h2")
+        with pytest.raises(Busy):
+            await port.do(CMD, busy)
+    assert [(line["log_level"], line["event"], line["code"]) for line in lines] == [
+        ("info", "command.refused", "invalid_operator"),
+        ("debug", "command.busy", "request_in_progress"),
+    ]
+    assert lines[0]["command"] == "operator.add"
 
 
 async def test_a_command_whose_caller_left_is_done_all_the_same(port: Dispatch) -> None:

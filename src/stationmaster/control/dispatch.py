@@ -17,7 +17,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import structlog
 
 from stationmaster.command import Cmd
-from stationmaster.errors import Bug, Illegal, StationmasterError
+from stationmaster.errors import Bug, Busy, Illegal, StationmasterError
 from stationmaster.ledger.ledger import Ledger, Tx
 
 P = ParamSpec("P")
@@ -48,7 +48,7 @@ class Dispatch:
         except Bug:
             raise
         except StationmasterError as refused:
-            _log.info("command.refused", command=cmd.name, cause=cmd.cause, kind=refused.kind, code=refused.code)
+            _say(cmd, refused)
             if not isinstance(refused, Illegal):
                 raise
             if refused.code == _NO_EDGE and cmd.dedupe is None:  # with a dedupe the refusal is stored already
@@ -73,6 +73,14 @@ class Dispatch:
         """Waits for what is running and ends the threads; the ledger stays open."""
         self._off.shutdown(wait=True, cancel_futures=True)
         self._read.shutdown(wait=True, cancel_futures=True)
+
+
+def _say(cmd: Cmd, refused: StationmasterError) -> None:
+    if isinstance(refused, Busy):
+        # Whoever waits for an end asks again and again.
+        _log.debug("command.busy", command=cmd.name, cause=cmd.cause, code=refused.code)
+    else:
+        _log.info("command.refused", command=cmd.name, cause=cmd.cause, kind=refused.kind, code=refused.code)
 
 
 def _alert(tx: Tx, command: str, sentence: str) -> None:

@@ -43,6 +43,7 @@ def test_a_rule_says_what_to_do_and_where_it_is_written(rule: dict[str, str]) ->
     assert anchor in {_anchor(head) for head in heads}
 
 
+@pytest.mark.parametrize("watched", ["sqlite"], indirect=True)
 async def test_every_rule_asks_for_what_is_on_the_page(watched: Watched) -> None:
     # GW-R-069
     page = await watched.page()

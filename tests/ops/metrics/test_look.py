@@ -76,6 +76,8 @@ async def test_pause_leases_intents_and_comments_are_shown(watched: Watched) -> 
     assert page["stationmaster_open_intent_age_seconds"][()] == 4
     assert page["stationmaster_open_comments"][()] == 0
     assert page["stationmaster_database_bytes"][()] > 10_000
+    # Only SQLite has a log of its own.
+    assert bool(page["stationmaster_log_bytes"]) == isinstance(rig.database, Path)
 
 
 async def test_the_reading_of_each_forge_is_shown(watched: Watched) -> None:

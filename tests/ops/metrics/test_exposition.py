@@ -10,7 +10,6 @@ from stationmaster.ops.metrics.exposition import ForgeState, LoopState, Working
 from stationmaster.ops.metrics.families import FAMILIES
 from tests.ops.metrics.conftest import Watched, parsed
 
-
 # What differs between the databases is tried in test_look and test_follow.
 pytestmark = pytest.mark.parametrize("watched", ["sqlite"], indirect=True)
 

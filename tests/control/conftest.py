@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import httpx
@@ -16,6 +16,7 @@ from stationmaster.clock import ManualClock
 from stationmaster.command import Cmd
 from stationmaster.control import operators, rest
 from stationmaster.control.commands import Site
+from stationmaster.control.console.frame import Console
 from stationmaster.control.dispatch import Dispatch
 from stationmaster.control.registry import COMMANDS
 from stationmaster.control.server import Server, bind_tcp, bind_unix
@@ -38,6 +39,7 @@ class Running:
     deliveries: list[rest.Delivery] = field(default_factory=list)
     too_large: list[rest.Delivery] = field(default_factory=list)
     woken: int = 0
+    stopping: bool = False
     counted: list[tuple[str, int, float]] = field(default_factory=list)
     anns: str = ""
 
@@ -106,10 +108,15 @@ def _app(door: Running) -> Starlette:
     def wake() -> None:
         door.woken += 1
 
+    site = Site(door.port, wake, SETTINGS)
+    shown = {"gitea": {"base_url": "https://gitea.example.com", "token_ref": "file:/srv/token"}}
     return rest.app(
-        Site(door.port, wake, SETTINGS),
+        site,
         COMMANDS,
         rest.Webhook(handle, too_large, WEBHOOK_LIMIT),
         lambda: True,
         counted=lambda *answer: door.counted.append(answer),
+        console=Console(
+            replace(site, workspaces=Path("/srv/workspaces")), ready=lambda: not door.stopping, settings=lambda: shown
+        ),
     )

@@ -92,7 +92,7 @@ def up(*, as_json: _Json = False) -> None:
             typer.echo(json.dumps({"ready": True, **dataclasses.asdict(address)}))
         else:
             webhook = f"{address.web}/api/gitea/webhook" if address.forge else f"none: {loaded.source} names no forge"
-            typer.echo(f"Stationmaster is ready.\n  webhook  {webhook}")
+            typer.echo(f"Stationmaster is ready.\n  webhook  {webhook}\n  console  {address.web}/console/")
             typer.echo(f"  control  {address.socket}\n  home     {address.home}")
         sys.stdout.flush()
 

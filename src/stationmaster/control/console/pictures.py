@@ -5,6 +5,7 @@ No picture carries a style of its own: colours are classes of the stylesheet, an
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -80,7 +81,11 @@ def hours(counted: Sequence[Mapping[str, Any]], title: str, label: Callable[[Map
 
 
 def states(machine: Machine, current: str, visited: Sequence[str], title: str, label: Label) -> Markup:
-    """Draws the states of a task and the ways between them; the present one is framed and named, not only coloured."""
+    """Draws the states of a task, the way that it went, and where it can go from here.
+
+    `visited` are the states in the order in which it was in them. The present one is framed, not only coloured.
+    """
+    went = set(itertools.pairwise(visited))
     columns = 1 + max(column for column, _ in _PLACES.values())
     rows = 1 + max(row for _, row in _PLACES.values())
     wide, high = (
@@ -97,9 +102,10 @@ def states(machine: Machine, current: str, visited: Sequence[str], title: str, l
     ]
     drawn: set[tuple[str, str]] = set()
     for begin, _verb, end in machine.edges:
-        if begin in _PLACES and end in _PLACES and begin != end and (begin, end) not in drawn:
-            drawn.add((begin, end))
-            gone = begin in visited and end in visited
+        gone, way = (begin, end) in went, (begin, end)
+        shown = begin in _PLACES and end in _PLACES and begin != end and way not in drawn
+        if shown and (gone or begin == current):
+            drawn.add(way)
             parts.append(_way(begin, end, "way gone" if gone else "way"))
     for state in _PLACES:
         kind = "now" if state == current else "seen" if state in visited else "other"

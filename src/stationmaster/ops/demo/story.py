@@ -152,6 +152,7 @@ def _stay(stage: Stage, say: Say) -> None:
         f"  forge API      {stage.forge.url}/api/v1   ({PERSON}: {stage.password}; {BOT}'s token: {stage.token})\n"
         f"  forge admin    {stage.forge.url}/__admin/\n"
         f"  model          {stage.model.base_url}   (requests: /__requests)\n"
+        f"  console        {stage.product.web}/console/   (operator key: {key})\n"
         f"  product        {stage.product.web}/api/gitea-workflow/overview   (Authorization: Bearer {key})\n"
         f"  command line   {_PROGRAM} --home {stage.product.home} task list\n"
         f"  log            {stage.product.log}"

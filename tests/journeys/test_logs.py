@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.journeys.rig import Rig, reply, rule
+from tests.ops.metrics.conftest import Page, parsed
 from tests.support import eventually
 
 ASKED = "please change the zebrafish"
@@ -16,6 +17,20 @@ DEBUG = {"log": {"level": "debug", "format": "json"}}
 
 def _lines(rig: Rig) -> list[dict[str, Any]]:
     return [json.loads(line) for line in rig.product.log.read_text().splitlines()]
+
+
+def _is_counted(page: Page) -> None:
+    """Asserts that the one task of this product is on its page of metrics."""
+    once = ("claim_wait", "preparation", "verification", "receipt", "answer")
+    assert [page[f"stationmaster_{name}_seconds_count"][()] for name in once] == [1] * len(once)
+    assert page["stationmaster_turn_seconds_count"] == {("completed",): 1}
+    assert page["stationmaster_task_moves_total"]["succeeded",] == 1
+    assert page["stationmaster_deliveries_total"]["default", "queued", "accepted"] == 1
+    assert page["stationmaster_comments_total"] == {("confirmed", "mcp_final"): 1, ("confirmed", "status"): 1}
+    assert page["stationmaster_outcomes_total"]["reply.verify", "found"] == 1
+    assert page["stationmaster_unknown_outcomes_total"][()] == 0
+    assert page["stationmaster_forge_requests_total"]["default", "2xx"] > 5
+    assert page["stationmaster_live_runs"][()] == 0
 
 
 def test_a_run_is_told_with_its_ids_and_without_its_words(tmp_path: Path) -> None:
@@ -32,7 +47,7 @@ def test_a_run_is_told_with_its_ids_and_without_its_words(tmp_path: Path) -> Non
         key = json.loads(rig.product.command_line("operator", "add", "ann", "--json").stdout)["key"]
         rig.product.command_line("operator", "add", "ann")
         rig.get("/api/gitea-workflow/tasks", Authorization="Bearer smk_seeded-wrong-key-0815")
-        assert rig.get("/metrics", Authorization=f"Bearer {key}").status_code == 200
+        _is_counted(parsed(rig.get("/metrics", Authorization=f"Bearer {key}").content))
         eventually(lambda: any(line["event"] == "command.refused" for line in _lines(rig)))
         rig.restart()
         rig.mention("status")

@@ -1,9 +1,14 @@
 from __future__ import annotations
 
+import httpx
 import pytest
 import structlog
 
+from stationmaster.control import rest
+from stationmaster.control.commands import Site
 from stationmaster.control.edge import Edge, door_of
+from stationmaster.errors import Unavailable
+from stationmaster.ops.metrics.figures import Figures
 from tests.control.conftest import Running
 
 HOSTILE = ("", "a b", "x" * 65, "a\tb", "<script>", "né")
@@ -68,6 +73,22 @@ async def test_answers_are_counted_by_door_and_status(running: Running) -> None:
         ("health", 200), ("webhook", 202), ("webhook", 413), ("api", 401),
     ]  # fmt: skip
     assert all(0 < seconds < 10 for _, _, seconds in running.counted)
+
+
+async def test_a_delivery_that_cannot_be_kept_is_answered_and_counted_as_that(running: Running) -> None:
+    # GW-R-069
+    async def lost(_: rest.Delivery) -> rest.Reply:
+        raise Unavailable("The database could not keep the write.", code="store_unavailable")
+
+    figures = Figures()
+    door = rest.Webhook(lost, lost, 100)
+    app = rest.app(Site(running.port, lambda: None), (), door, lambda: True, counted=figures.response)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://x") as client:
+        answer = await client.post("/api/gitea/webhook", content=b"{}")
+        await client.post("/api/gitea-workflow/control/pause", json={})
+    assert (answer.status_code, answer.json()["error"]) == (503, "store_unavailable")
+    assert int(answer.headers["retry-after"]) > 0
+    assert figures.deliveries_failed == 1
 
 
 def test_an_address_that_a_stranger_makes_up_makes_no_label() -> None:

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import asyncio
+
 import httpx
 import pytest
 import structlog
+from starlette.types import Send
 
 from stationmaster.control import rest
 from stationmaster.control.commands import Site
@@ -10,6 +13,7 @@ from stationmaster.control.edge import Edge, door_of
 from stationmaster.errors import Unavailable
 from stationmaster.ops.metrics.figures import Figures
 from tests.control.conftest import Running
+from tests.support import eventually_async
 
 HOSTILE = ("", "a b", "x" * 65, "a\tb", "<script>", "né")
 
@@ -89,6 +93,35 @@ async def test_a_delivery_that_cannot_be_kept_is_answered_and_counted_as_that(ru
     assert (answer.status_code, answer.json()["error"]) == (503, "store_unavailable")
     assert int(answer.headers["retry-after"]) > 0
     assert figures.deliveries_failed == 1
+
+
+async def test_a_stream_is_timed_until_it_begins() -> None:
+    began, go = asyncio.Event(), asyncio.Event()
+
+    async def stream(scope: object, receive: object, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        began.set()
+        await go.wait()
+        await send({"type": "http.response.body", "body": b"x"})
+
+    async def nowhere(message: object) -> None:
+        return
+
+    counted: list[float] = []
+    edge = Edge(stream, lambda _door, _status, seconds: counted.append(seconds))
+    loop = asyncio.get_running_loop()
+    asked = loop.time()
+    streaming = asyncio.create_task(edge({"type": "http", "path": "/x", "headers": []}, None, nowhere))  # type: ignore[arg-type]
+    await began.wait()
+    until = loop.time()
+    await eventually_async(lambda: _past(until + 0.05))
+    go.set()
+    await streaming
+    assert 0 <= counted[0] <= until - asked
+
+
+async def _past(at: float) -> bool:
+    return asyncio.get_running_loop().time() > at
 
 
 def test_an_address_that_a_stranger_makes_up_makes_no_label() -> None:

@@ -51,12 +51,13 @@ class Edge:
             return
         name = _id_of(scope)
         began = time.monotonic()
-        status = _GONE
+        status, answered = _GONE, None
 
         async def told(message: Message) -> None:
-            nonlocal status
+            nonlocal status, answered
             if message["type"] == "http.response.start":
-                status = message["status"]
+                # A stream of events lasts as long as somebody looks on: what is timed is the wait for its beginning.
+                status, answered = message["status"], time.monotonic()
                 message = {**message, "headers": [*message.get("headers", ()), (_HEADER, name)]}
             await send(message)
 
@@ -68,7 +69,7 @@ class Edge:
             status = _BROKEN if status == _GONE else status
             raise
         finally:
-            self._counted(door_of(scope["path"]), status, time.monotonic() - began)
+            self._counted(door_of(scope["path"]), status, (answered or time.monotonic()) - began)
 
 
 def _id_of(scope: Scope) -> bytes:

@@ -114,7 +114,7 @@ _IN_PROCESS = (
         "Webhook deliveries that were answered 5xx: the forge does not send them again.",
     ),
     _family("http_responses", "counter", "process", "Answers over HTTP, by door and status.", "door", "code"),
-    _family("http_seconds", "histogram", "process", "What answers over HTTP took, by door.", "door"),
+    _family("http_seconds", "histogram", "process", "How long callers waited until an answer began, by door.", "door"),
     _family("forge_requests", "counter", "process", "Requests to a forge, by what came of them.", "forge", "outcome"),
     _family("forge_seconds", "histogram", "process", "What requests to a forge took.", "forge"),
     _family("commit_seconds", "histogram", "process", "What commits of the ledger took."),

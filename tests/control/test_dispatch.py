@@ -10,7 +10,7 @@ import structlog
 from stationmaster.command import Cmd
 from stationmaster.control import operators
 from stationmaster.control.dispatch import Dispatch
-from stationmaster.errors import Busy, Invalid
+from stationmaster.errors import Busy, Invalid, Unavailable
 from stationmaster.ledger.ledger import Ledger, Reader, Tx
 from tests.control.conftest import CONTROL
 
@@ -32,7 +32,7 @@ async def test_commands_reads_and_refusals_cross(port: Dispatch) -> None:
         await port.do(CMD, operators.add, "ann", "operate", "h2")
 
 
-async def test_a_refusal_is_one_line_and_a_wait_for_somebody_is_none_that_disturbs(port: Dispatch) -> None:
+async def test_what_a_command_came_to_is_one_line_as_loud_as_it_should_be(port: Dispatch) -> None:
     def busy(tx: Tx) -> None:
         raise Busy("Somebody works there.", code="request_in_progress")
 
@@ -41,9 +41,13 @@ async def test_a_refusal_is_one_line_and_a_wait_for_somebody_is_none_that_distur
             await port.do(CMD, operators.add, "no name", "operate", "h2")
         with pytest.raises(Busy):
             await port.do(CMD, busy)
+        port.ledger.close()
+        with pytest.raises(Unavailable):
+            await port.do(CMD, operators.add, "bob", "operate", "h3")
     assert [(line["log_level"], line["event"], line["code"]) for line in lines] == [
         ("info", "command.refused", "invalid_operator"),
         ("debug", "command.busy", "request_in_progress"),
+        ("warning", "command.failed", "store_unavailable"),
     ]
     assert lines[0]["command"] == "operator.add"
 

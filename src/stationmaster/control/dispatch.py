@@ -17,7 +17,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import structlog
 
 from stationmaster.command import Cmd
-from stationmaster.errors import Bug, Busy, Illegal, StationmasterError
+from stationmaster.errors import Bug, Busy, Illegal, StationmasterError, Unavailable
 from stationmaster.ledger.ledger import Ledger, Tx
 
 P = ParamSpec("P")
@@ -79,6 +79,8 @@ def _say(cmd: Cmd, refused: StationmasterError) -> None:
     if isinstance(refused, Busy):
         # Whoever waits for an end asks again and again.
         _log.debug("command.busy", command=cmd.name, cause=cmd.cause, code=refused.code)
+    elif isinstance(refused, Unavailable):
+        _log.warning("command.failed", command=cmd.name, cause=cmd.cause, code=refused.code, error=refused.message)
     else:
         _log.info("command.refused", command=cmd.name, cause=cmd.cause, kind=refused.kind, code=refused.code)
 

@@ -7,7 +7,7 @@ is made when the form is shown, so a second click, a reload and the back button 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -57,7 +57,7 @@ async def perform(frame: Frame, form: Mapping[str, str]) -> Response:
     except StationmasterError as error:
         if error.kind == "bug":
             raise
-        return await _refused(frame, act, target, error)
+        return await _refused(replace(frame, at=inside(form.get("back"))), act, target, error)
     back = inside(form.get("back"))
     if verb == "retry":
         back = f"{ROOT}/tasks/{answer['taskId']}"

@@ -55,6 +55,8 @@ class Frame:
     session: Session | None
     language: Language
     theme: Theme
+    # The address of the page that is shown, where it is not the request's own: that of a form that was refused.
+    at: str = ""
 
     def page(self, template: str, *, status: int = 200, **given: Any) -> Response:
         """Renders a page for this request."""
@@ -66,8 +68,8 @@ class Frame:
             "session": session,
             "may_act": session is not None and isinstance(session.grant, Operate),
             "pages": [(name, f"{ROOT}/" if name == "overview" else f"{ROOT}/{name}") for name in _PAGES],
-            "here": self.request.url.path,
-            "again": _again(self.request),
+            "here": self.at.partition("?")[0] or self.request.url.path,
+            "again": self.at or _again(self.request),
             "fresh": lambda: ids.new("req"),
             "problem": None,
             "did": _known(self.request.query_params.get("did")),

@@ -20,7 +20,7 @@ async function refresh() {
   if (busy) { again = true; return; }
   busy = true;
   try {
-    const answer = await fetch(location.href, { headers: { "X-Live": "1" }, redirect: "error" });
+    const answer = await fetch(body.dataset.address, { headers: { "X-Live": "1" }, redirect: "error" });
     if (!answer.ok) return;
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
     for (const part of document.querySelectorAll("[data-part]")) {

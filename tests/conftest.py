@@ -25,9 +25,13 @@ examples.load_profile("gate")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--postgres` runs what usually runs on SQLite alone on PostgreSQL instead; `--record` keeps figures of kills."""
+    """`--postgres` runs what usually runs on SQLite alone on PostgreSQL instead; `--record` keeps figures of kills.
+
+    `--pictures` takes the handbook's pictures of the console.
+    """
     parser.addoption("--postgres", action="store_true", help="run the Gitea tests on PostgreSQL")
     parser.addoption("--record", type=Path, help="write what stories with kills came to into this file, a line each")
+    parser.addoption("--pictures", action="store_true", help="take the handbook's pictures of the console anew")
 
 
 @pytest.fixture

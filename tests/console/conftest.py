@@ -145,3 +145,13 @@ def place(chromium: Browser, tmp_path: Path) -> Iterator[Place]:
     # What it reads beside the ledger was opened where the test ran.
     _thread.submit(rig.close).result()
     assert made.troubles == []
+
+
+@pytest.fixture
+def pictures(request: pytest.FixtureRequest) -> Path | None:
+    """Names the folder of the handbook's pictures when these are to be taken anew."""
+    if not request.config.getoption("--pictures"):
+        return None
+    folder = Path(__file__).parents[2] / "docs/pictures"
+    folder.mkdir(exist_ok=True)
+    return folder

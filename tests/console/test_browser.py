@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -180,3 +181,25 @@ def test_a_form_from_elsewhere_does_nothing(place: Place) -> None:
     other.evaluate("document.getElementById('f').submit()")
     expect(other.locator("body")).to_contain_text("another site")
     assert place.rig.count("gitea_control") == 0
+
+
+SHOTS = {
+    "overview": ("/console/", 1200, "light"),
+    "task": ("/console/tasks/{task}", 1200, "light"),
+    "tasks-dark": ("/console/tasks", 1200, "dark"),
+    "phone": ("/console/tasks/{task}", 320, "light"),
+}
+
+
+@pytest.mark.parametrize("name", SHOTS)
+def test_the_pictures_of_the_handbook(place: Place, name: str, pictures: Path | None) -> None:
+    for number in range(1, 9):
+        worked(place.rig, number, body=f"@codebot please mend number {number}")
+    path, width, scheme = SHOTS[name]
+    task_id = worked(place.rig, 31, body="@codebot please say hello in Norwegian")
+    place.rig.ask(30, body="@codebot please add a --shout option to greet.sh, with a check in test.sh")
+    page = place.logged_in(viewport={"width": width, "height": 720}, color_scheme=scheme)
+    page.goto(path.format(task=task_id))
+    expect(page.locator("h1")).to_be_visible()
+    taken = page.screenshot(path=pictures and pictures / f"{name}.png", type="png")
+    assert taken.startswith(b"\x89PNG")

@@ -10,11 +10,9 @@ from stationmaster.clock import MICROS
 from stationmaster.command import Cmd, LedgerPort
 from stationmaster.control import grants, operators
 from stationmaster.control.grants import Read
+from stationmaster.control.operators import Q
 from stationmaster.errors import Denied
-from stationmaster.ledger import queries
 from stationmaster.ledger.tx import HotTx, Reader, Tx
-
-Q = queries.load("stationmaster.control.console", "sessions.sql")
 
 # How often the last sight of a session is written down.
 _SEEN_EVERY = 60 * MICROS

@@ -64,6 +64,8 @@ def _root(
     ] = None,
 ) -> None:
     _Given.home = home
+    # Until a command knows better: a log that nobody set up would write between the answers.
+    logs.setup("warning", "keyvalue")
 
 
 def _load() -> tuple[Home, Config]:

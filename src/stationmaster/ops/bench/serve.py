@@ -24,7 +24,7 @@ from stationmaster.control.server import Server, bind_tcp
 from stationmaster.errors import Bug
 from stationmaster.gitea import normalise, signature
 from stationmaster.gitea.webhook import Webhook
-from stationmaster.ops import wiring
+from stationmaster.ops import logs, wiring
 from stationmaster.ops.bench import deliveries
 from stationmaster.ops.bench.plain import PlainAccept
 from stationmaster.ops.bench.stores import Place
@@ -44,6 +44,7 @@ class Told:
 
 def serve(variant: Variant, place: Place, pipe: Any) -> None:
     """Serves until the pipe says None; says the port first, and how it went at each question."""
+    logs.setup("warning", "keyvalue")
     with contextlib.ExitStack() as stack, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         ledger = place.ledger()
         stack.callback(ledger.close)

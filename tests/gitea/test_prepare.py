@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from stationmaster.errors import Denied, NotFound, Stale, Unavailable
+from stationmaster.errors import NotFound, Stale, Unavailable
 from stationmaster.gitea import codes, prepare, store
-from stationmaster.gitea.payload import Permissions
 from stationmaster.gitea.prepare import Blocked
 from stationmaster.gitea.store import Q
 from stationmaster.ledger.tx import Reader
@@ -38,67 +37,6 @@ def last_fetch(reader: Reader, repository_id: str) -> int | None:
 
 def remote(job: Job, branch: str = FIRST) -> str | None:
     return at_forge(job.world).get(branch)
-
-
-# --- who may ask ------------------------------------------------------------------------------------------------------
-
-
-async def test_the_forge_says_what_the_author_may(world: World) -> None:
-    world.admin.collaborator(REPO, BOT, "admin")
-    task = await world.mention()
-    await prepare.check_author(world.gear, task)
-    world.admin.collaborator(REPO, ASKER, "read")
-    with pytest.raises(Denied) as refused:
-        await prepare.check_author(world.gear, task)
-    assert refused.value.code == codes.AUTHOR_NOT_ALLOWED
-    await prepare.check_author(with_settings(world, allow="read"), task)
-    assert not await world.history(task, "author.permission_from_payload")
-
-
-@pytest.mark.parametrize(("push", "code"), [(True, None), (False, codes.AUTHOR_NOT_ALLOWED)])
-async def test_where_the_forge_refuses_the_signed_event_decides(world: World, push: bool, code: str | None) -> None:
-    task = await world.mention(permissions=Permissions(pull=True, push=push))
-    if code is None:
-        await prepare.check_author(world.gear, task)
-    else:
-        # The webhook keeps such a mention; only the work on it is refused.
-        with pytest.raises(Denied) as refused:
-            await prepare.check_author(world.gear, task)
-        assert refused.value.code == code
-    (told,) = await world.history(task, "author.permission_from_payload")
-    assert told.data == {"author": ASKER, "author_id": world.asker_id, "may": "write" if push else "read"}
-
-
-async def test_an_event_that_says_nothing_leaves_the_author_unverifiable(world: World) -> None:
-    with pytest.raises(Denied, match="administrator rights") as refused:
-        await prepare.check_author(world.gear, await world.mention())
-    assert refused.value.code == codes.AUTHOR_NOT_VERIFIABLE
-
-
-async def test_a_list_needs_no_forge(world: World) -> None:
-    task = await world.mention()
-    world.fault("drop_before", count=None)
-    await prepare.check_author(with_settings(world, allow="list", allow_list=("ALICE",)), task)
-    with pytest.raises(Denied) as refused:
-        await prepare.check_author(with_settings(world, allow="list", allow_list=("bob",)), task)
-    assert refused.value.code == codes.AUTHOR_NOT_ALLOWED
-
-
-async def test_a_forge_that_does_not_answer_is_asked_again_later(world: World) -> None:
-    task = await world.mention(permissions=Permissions(push=True))
-    world.fault("drop_before", match={"path": "/permission"})
-    with pytest.raises(Unavailable) as away:
-        await prepare.check_author(world.gear, task)
-    assert codes.retryable(away.value.code)
-
-
-async def test_nobody_of_that_name_may_ask(world: World) -> None:
-    world.admin.collaborator(REPO, BOT, "admin")
-    task = await world.mention()
-    world.admin.rename_user(ASKER, "alicia")
-    with pytest.raises(Denied) as refused:
-        await prepare.check_author(world.gear, task)
-    assert refused.value.code == codes.AUTHOR_NOT_ALLOWED
 
 
 # --- clone, fetch, the resource ---------------------------------------------------------------------------------------

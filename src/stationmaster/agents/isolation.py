@@ -28,6 +28,7 @@ class Rooms:
     temp: Path
     mounts: tuple[Path, ...] = ()
     programs: tuple[Path, ...] = ()
+    read_only: bool = False
 
 
 def package_folder(binary: Path) -> Path:
@@ -40,13 +41,16 @@ def package_folder(binary: Path) -> Path:
 def box(rooms: Rooms) -> bubblewrap.Box:
     """Builds the box of a run: its worktree, provider home and temp writable, binaries, mirror and mounts read-only.
 
+    The worktree of a read-only run is not writable either.
+
     `<worktree>/.git` lies read-only over the worktree, so that no run can lead git, or the host, elsewhere.
     """
     git = rooms.worktree / ".git"
+    fixed, free = ((rooms.worktree,), ()) if rooms.read_only else ((), (rooms.worktree,))
     return bubblewrap.Box(
         cwd=rooms.worktree,
-        read_only=(package_folder(rooms.binary), *rooms.mounts, *rooms.programs, rooms.bare),
-        read_write=(rooms.worktree, rooms.provider_home, rooms.temp),
+        read_only=(package_folder(rooms.binary), *rooms.mounts, *rooms.programs, rooms.bare, *fixed),
+        read_write=(*free, rooms.provider_home, rooms.temp),
         read_only_over=(git,) if git.exists() else (),
         network=True,
         nested=True,

@@ -164,6 +164,14 @@ PUSH_NOT_FAST_FORWARD: Final = _code(
 )
 PUSH_UNKNOWN: Final = _code("push_unknown", "it is unknown whether the push arrived", "无法确认推送是否成功")
 PUSH_REFUSED: Final = _code("push_refused", "the forge refused the push", "推送被拒绝")
+FORK_NOT_TRUSTED: Final = _code(
+    "fork_not_trusted",
+    "the code is a fork's, and whoever asked may not write here",
+    "代码来自派生仓库，而提出者没有此仓库的写入权限",
+)
+FORK_READ_ONLY: Final = _code(
+    "fork_read_only", "a run on a fork's code changes nothing here", "针对派生仓库代码的执行不作任何更改"
+)
 PULLS_OFF: Final = _code("pulls_off", "pull requests are off in this repository", "此仓库未启用合并请求")
 PULL_EXISTS: Final = _code("pull_exists", "such a pull request already exists", "该合并请求已存在")
 PULL_REFUSED: Final = _code("pull_refused", "the forge refused the pull request", "创建合并请求被拒绝")

@@ -65,11 +65,18 @@ def admit(tx: Tx, said: Normalised, settings: GiteaSettings) -> Taken | Ordered:
     if waiting is not None and _may_continue(said, settings):
         return Taken(_continue(tx, said, settings, waiting), "follow_up")
     # In official mode nobody knows when the agent posted its answer, so nothing is said into a turn there.
-    may_steer = settings.steering and settings.reply_mode == "scoped" and not fresh
+    may_steer = settings.steering and settings.reply_mode == "scoped" and not fresh and not _lends_hands(said)
     running = _running_alone(tx, session_id) if may_steer else None
     if running is not None and _may_continue(said, settings):
         return Taken(_hand_in(tx, said, running), "follow_up")
     return Taken(_new_task(tx, said, settings, repository, session_id), "new")
+
+
+def _lends_hands(said: Normalised) -> bool:
+    """Tells whether a turn may hold more rights than who speaks: on a fork's code a writer's turn is the writer's."""
+    if said.resource.kind == "issue" or (said.refs is not None and said.refs.head_repo_id == said.repo.id):
+        return False
+    return not allows("write", may(said) or "none")
 
 
 def one_at_a_time(tx: Tx, said: Normalised) -> None:

@@ -17,6 +17,7 @@ from stationmaster.command import Cmd
 from stationmaster.errors import Denied, StationmasterError
 from stationmaster.gitea import (
     actions,
+    authors,
     codes,
     notes,
     order_texts,
@@ -221,7 +222,7 @@ class Orders:
         gear = self._gear
         await prepare.identified(gear, order.repository_id, self._cmd(order, "repo.moved"))
         asker = Asker(order.author_id, order.author, order.sender_may)
-        await prepare.check_asker(gear, order.repository_id, asker, self._cmd(order, "author.check"))
+        await authors.check_asker(gear, order.repository_id, asker, self._cmd(order, "author.check"))
 
     async def _put_off(self, order: Order, error: StationmasterError) -> int:
         _log.warning("order.postponed", order=order.id, code=error.code, error=str(error))

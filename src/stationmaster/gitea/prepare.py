@@ -5,17 +5,29 @@ Every step is under the lease and either done again after a crash or put away fi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from stationmaster import faults
 from stationmaster.command import Cmd
 from stationmaster.errors import Denied, NotFound, StationmasterError, Unavailable
-from stationmaster.gitea import actions, acts, branch, codes, leftovers, pulls, push, registry, store, texts, wire
+from stationmaster.gitea import (
+    actions,
+    acts,
+    authors,
+    branch,
+    codes,
+    leftovers,
+    pulls,
+    push,
+    registry,
+    store,
+    texts,
+    wire,
+)
 from stationmaster.gitea.gear import Gear, Hold
 from stationmaster.gitea.model import Asker, Branch, Repository, Session, Task
-from stationmaster.gitea.settings import allows
 from stationmaster.gitea.wire import Pull
 from stationmaster.ledger.history import OpenIntent
 from stationmaster.ledger.tx import Tx
@@ -44,6 +56,8 @@ class Workplace:
     branch: Branch
     head: str
     notes: tuple[str, ...] = ()
+    # Code of strangers, asked about by somebody who may not write here: a run may look and nothing else.
+    read_only: bool = False
 
 
 # --- which repository -------------------------------------------------------------------------------------------------
@@ -75,58 +89,6 @@ async def identified(gear: Gear, repository_id: str, moved: Cmd) -> wire.Reposit
     return true
 
 
-# --- who may ask ------------------------------------------------------------------------------------------------------
-
-
-async def check_author(gear: Gear, task: Task) -> None:
-    """Returns when the author of the newest instruction may give it; else raises Denied with the reason's code.
-
-    The forge is asked; only where it refuses the bot that answer does the signed event decide, which is audited.
-    """
-    asker = await gear.port.read(actions.asked_by, task)
-    await check_asker(gear, task.repository_id, asker, actions.command("author.check", task, f"task:{task.id}"))
-
-
-async def check_asker(gear: Gear, repository_id: str, asker: Asker, checked: Cmd) -> None:
-    """Returns when somebody may ask in a repository; `checked` is the command that stores what decided instead."""
-    settings = gear.settings
-    if settings.allow == "list":
-        if asker.login.lower() not in {login.lower() for login in settings.allow_list}:
-            raise _not_allowed(asker)
-        return
-    try:
-        may = await gear.at(repository_id, lambda repo: gear.forge.permission(repo, asker.login))
-    except NotFound:
-        # Nobody of that name, unless it is the repository that is gone.
-        await gear.at(repository_id, gear.forge.get_repository)
-        raise _not_allowed(asker) from None
-    except Denied as error:
-        if error.code != codes.FORGE_DENIED:
-            raise
-        await gear.port.do(checked, _from_payload, asker)
-        if asker.may is None:
-            raise Denied(
-                f"The forge does not tell the bot what {asker.login} may do.",
-                code=codes.AUTHOR_NOT_VERIFIABLE,
-                hint="Give the bot administrator rights on the repository.",
-            ) from error
-        may = asker.may
-    if not allows(settings.allow, may):
-        raise _not_allowed(asker)
-
-
-def _from_payload(tx: Tx, asker: Asker) -> None:
-    tx.event("author.permission_from_payload", author=asker.login, author_id=asker.id, may=asker.may)
-
-
-def _not_allowed(asker: Asker) -> Denied:
-    return Denied(
-        f"{asker.login} may not give tasks in this repository.",
-        code=codes.AUTHOR_NOT_ALLOWED,
-        hint="Change gitea.allow or the person's rights at the forge.",
-    )
-
-
 # --- where to work ----------------------------------------------------------------------------------------------------
 
 
@@ -139,6 +101,7 @@ class _Site:
     bare: Path
     tree: Path
     pull: Pull | None = None
+    read_only: bool = False
 
 
 async def workplace(gear: Gear, hold: Hold, task: Task) -> Workplace:
@@ -150,7 +113,7 @@ async def workplace(gear: Gear, hold: Hold, task: Task) -> Workplace:
     await reclaim(gear, task)
     row = await gear.port.read(store.current_branch, site.session.id)
     await _guard(gear, site, row.name if row else branch.first_name(site.session))
-    site = await _asked(gear, task, site)
+    site = await _trusted(gear, task, await _asked(gear, task, site))
     await _bring(gear, hold, task, site)
     return await _stand(gear, hold, task, site)
 
@@ -218,7 +181,36 @@ async def _asked(gear: Gear, task: Task, site: _Site) -> _Site:
     cmd = actions.command("repo.settle", task, f"task:{task.id}")
     await gear.port.do(cmd, _settle_branch, site.repository.id, seen.default_branch)
     repository = await gear.port.read(store.repository, site.repository.id)
-    return _Site(repository, site.session, site.bare, site.tree, pull)
+    return replace(site, repository=repository, pull=pull)
+
+
+async def _trusted(gear: Gear, task: Task, site: _Site) -> _Site:
+    """Decides whether a run may change anything: code of a fork lends itself only to people who may write here."""
+    if site.pull is None or not _of_a_fork(site.pull):
+        return site
+    asker = await gear.port.read(actions.asked_by, task)
+    if await authors.may_write(gear, site.repository.id, asker):
+        return site
+    bare_agent = gear.station.isolation == "codex_only" and gear.codex.sandbox == "danger-full-access"
+    if gear.settings.reply_mode == "official" or bare_agent:
+        # There the agent has the bot's own rights, or no walls at all.
+        raise Denied(
+            f"{asker.login} may not write here, and the code is a fork's.",
+            code=codes.FORK_NOT_TRUSTED,
+            hint="Have somebody with write access ask.",
+        )
+    cmd = actions.command("fork.read_only", task, f"task:{task.id}")
+    await gear.port.do(cmd, _note_read_only, asker)
+    return replace(site, read_only=True)
+
+
+def _of_a_fork(pull: Pull) -> bool:
+    # A head that is no branch here any more may have come from anybody.
+    return pull.head.repo is None or pull.head.repo_id != pull.base.repo_id or pull.head.ref.startswith("refs/")
+
+
+def _note_read_only(tx: Tx, asker: Asker) -> None:
+    tx.event("fork.read_only", author=asker.login, author_id=asker.id)
 
 
 def _settle_branch(tx: Tx, repository_id: str, default_branch: str) -> None:
@@ -273,7 +265,9 @@ async def _stand(gear: Gear, hold: Hold, task: Task, site: _Site) -> Workplace:
     notes = await gear.port.read(branch.kept_lines, task.id)
     if site.pull is not None and wanted.base is not None:
         notes = (texts.base_line(wanted.base, site.pull.head.ref), *notes)
-    return Workplace(site.bare, site.tree, site.tree.name, row, head, notes)
+    if site.read_only:
+        notes = (texts.read_only_line(gear.settings.language), *notes)
+    return Workplace(site.bare, site.tree, site.tree.name, row, head, notes, site.read_only)
 
 
 async def _wanted(gear: Gear, task: Task, site: _Site) -> branch.Wanted:

@@ -87,6 +87,8 @@ async def publish(
     answer any more.
     """
     await hold.check()
+    if place.read_only:
+        return Published(code=codes.FORK_READ_ONLY)
     message = f"stationmaster: {task.id} {run_id} publish"
     subject = title or summary
     sha = None

@@ -130,6 +130,7 @@ class Run:
             mounts=station.mounts,
             isolation=station.isolation,
             repo_instructions=station.repo_instructions,
+            read_only=self._place.read_only,
             log=temp / "codex.log",
             **self._servers(temp),
         )

@@ -14,7 +14,7 @@ import structlog
 from stationmaster import faults
 from stationmaster.agents.codex_app.session import CodexRun
 from stationmaster.errors import StationmasterError
-from stationmaster.gitea import actions, intake, prepare, store, texts
+from stationmaster.gitea import actions, authors, intake, store, texts
 from stationmaster.gitea.client import explain
 from stationmaster.gitea.gear import Gear, Hold
 from stationmaster.gitea.machine import STEER
@@ -102,7 +102,7 @@ class Steering:
         try:
             may = await gear.port.read(_asker, asked)
             checked = actions.command("author.check", task, f"steer:{steer.id}")
-            await prepare.check_asker(gear, task.repository_id, may, checked)
+            await authors.check_asker(gear, task.repository_id, may, checked)
             await self._hold.check()
         except StationmasterError as error:
             self._passed.add(steer.id)

@@ -130,6 +130,13 @@ def base_line(sha: str, branch: str) -> str:
     return f"Based on {word(sha)} of `{word(branch)}`"
 
 
+def read_only_line(language: Language = "en") -> str:
+    """Says that a run on a fork's code could only look."""
+    if language == "zh":
+        return "此合并请求来自派生仓库，而提出者没有写入权限：本次执行为只读，未更改任何内容。"
+    return "The code is a fork's and whoever asked may not write here: this run could look and changed nothing."
+
+
 def nested_line(paths: Sequence[str], limit: int = 5) -> str:
     """Names the folders whose own repository was set aside, so that their files could be saved."""
     shown = ", ".join(f"`{plain(path, 80).replace('`', '')}`" for path in paths[:limit])

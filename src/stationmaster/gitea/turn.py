@@ -16,6 +16,7 @@ from stationmaster.command import Cmd
 from stationmaster.errors import Stale, StationmasterError
 from stationmaster.gitea import (
     actions,
+    authors,
     codes,
     conclude,
     mcp,
@@ -132,7 +133,7 @@ class _Work:
             if earlier is not None:
                 return earlier
             if self._kind == "normal":
-                await prepare.check_author(self._gear, self._task)
+                await authors.check_author(self._gear, self._task)
             if self._gear.settings.reply_mode == "official":
                 self._through = await mcp.preflight(self._gear, self._hold, self._task)
             return await prepare.workplace(self._gear, self._hold, self._task)

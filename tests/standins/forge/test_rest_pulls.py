@@ -143,3 +143,24 @@ def test_diff_and_files(world: World, tip: str) -> None:
     issue = world.admin.issue(REPO, "bob", "no pull")
     assert world.api().get(f"{PULLS}/{issue}").status_code == 404
     assert world.api().get(f"{PULLS}/{issue}.diff").status_code == 404
+
+
+def test_a_pull_request_of_a_fork_shows_whose_it_is(world: World) -> None:
+    world.admin.user("mallory")
+    world.admin.repo("mallory", "copy")
+    world.admin.copy(REPO, "mallory/copy", "main")
+    tip = world.admin.commit("mallory/copy", "mallory", {"evil.txt": "x\n"}, branch="evil", base="main")
+    number = world.admin.pull(REPO, "mallory", head="evil", title="Trust me", fork="mallory/copy")
+    api = world.api()
+    pull = api.get(f"{PULLS}/{number}").json()
+    head, base = pull["head"], pull["base"]
+    assert (head["sha"], head["ref"], head["label"]) == (tip, "evil", "mallory:evil")
+    assert head["repo"]["full_name"] == "mallory/copy"
+    assert head["repo_id"] != base["repo_id"]
+    assert (pull["changed_files"], pull["mergeable"]) == (1, True)
+    assert "evil" not in world.admin.branches(REPO)
+    moved = world.admin.commit("mallory/copy", "mallory", {"evil.txt": "y\n"}, branch="evil")
+    assert api.get(f"{PULLS}/{number}").json()["head"]["sha"] == moved
+    world.admin.lose_fork(REPO, number)
+    gone = api.get(f"{PULLS}/{number}").json()["head"]
+    assert (gone["repo"], gone["repo_id"], gone["ref"], gone["sha"]) == (None, -1, f"refs/pull/{number}/head", moved)

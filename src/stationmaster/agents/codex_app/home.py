@@ -125,6 +125,7 @@ def rooms(settings: CodexSettings, spec: RunSpec) -> isolation.Rooms:
         spec.run_temp,
         mounts=spec.mounts,
         programs=spec.programs,
+        read_only=spec.read_only,
     )
 
 
@@ -206,6 +207,8 @@ def _profile(spec: RunSpec) -> dict[str, Any]:
         f"{home}/*.sqlite*": "deny",
         f"{home}/config.toml": "deny",
     }
+    if spec.read_only:
+        rules[str(spec.worktree)] = "read"
     rules |= {str(home / name): "deny" for name in _PRIVATE_FOLDERS}
     if (home / LOGIN_FILE).exists():
         rules[str(home / LOGIN_FILE)] = "deny"

@@ -52,7 +52,8 @@ class RunSpec:
 
     `developer_instructions` are the product's own rules (GW-R-155). `run_temp` is a folder of this run alone, outside
     `codex_home`. `mcp_servers` is Codex's table of the same name; `trusted_servers` names those of them whose tool
-    calls are accepted when Codex asks, and `programs` are the files that they are started from. `log` receives the
+    calls are accepted when Codex asks, and `programs` are the files that they are started from. With `read_only` the
+    worktree may be looked at and not changed. `log` receives the
     redacted error stream.
     """
 
@@ -70,6 +71,7 @@ class RunSpec:
     mcp_servers: Mapping[str, Any] = field(default_factory=dict)
     trusted_servers: frozenset[str] = frozenset()
     programs: tuple[Path, ...] = ()
+    read_only: bool = False
     log: Path | None = None
 
     def resolved(self) -> RunSpec:

@@ -77,13 +77,29 @@ class Acts:
 
     # --- pull requests ------------------------------------------------------------------------------------------------
 
-    def pull(self, repo: str | int, author: str, head: str, title: str, base: str = "", body: str = "") -> Json:
-        """Opens a pull request between two branches."""
+    def pull(
+        self, repo: str | int, author: str, head: str, title: str, base: str = "", body: str = "",
+        fork: str | int = "",
+    ) -> Json:  # fmt: skip
+        """Opens a pull request between two branches, the head in `fork` when one is named."""
         row = self._admin.repo_row(repo)
         who = self._admin.who(author)
         base = base or row["default_branch"]
-        issue = self._deeds.open_pull(row, who, head=head, base=base, title=title, body=body)
+        of_fork = self._admin.repo_row(fork) if fork else None
+        issue = self._deeds.open_pull(row, who, head=head, base=base, title=title, body=body, fork=of_fork)
         return self._deeds.events.pulls.pull(row, issue, who)
+
+    def lose_fork(self, repo: str | int, number: int) -> Json:
+        """Lets the fork of a pull request be gone, as its deletion would."""
+        issue = self._admin.issue_row(self._admin.repo_row(repo), number)
+        self._store.update("pull", self._deeds.events.pulls.pull_row(issue)["id"], head_repo_id=-1)
+        return {}
+
+    def copy(self, repo: str | int, into: str | int, branch: str) -> Json:
+        """Brings a branch of a repository into its fork."""
+        source, fork = self._admin.repo_row(repo), self._admin.repo_row(into)
+        path = self._views.bare(source["id"]).path
+        return {"sha": self._views.bare(fork["id"]).bring(path, branch, f"refs/heads/{branch}")}
 
     def pulls(self, repo: str | int) -> list[Json]:
         """Lists all pull requests of a repository."""

@@ -191,9 +191,19 @@ class ForgeAdmin:
         """Lists all issues and pull requests."""
         return self._list("issues", repo=repo)
 
-    def pull(self, repo: Repo, author: str, *, head: str, title: str, base: str = "", body: str = "") -> int:
-        """Opens a pull request and returns its number."""
+    def pull(
+        self, repo: Repo, author: str, *, head: str, title: str, base: str = "", body: str = "", fork: Repo = ""
+    ) -> int:
+        """Opens a pull request, from a branch of `fork` when one is named, and returns its number."""
         return int(self._one("pull", **_given(locals()))["number"])
+
+    def lose_fork(self, repo: Repo, number: int) -> None:
+        """Lets the fork of a pull request be gone."""
+        self._one("lose_fork", **_given(locals()))
+
+    def copy(self, repo: Repo, into: Repo, branch: str) -> None:
+        """Brings a branch of a repository into its fork."""
+        self._one("copy", **_given(locals()))
 
     def pulls(self, repo: Repo) -> list[Json]:
         """Lists all pull requests as Gitea shows them."""

@@ -87,6 +87,11 @@ class Bare:
         lines = self.text("for-each-ref", "--format=%(objectname) %(refname)", prefix).splitlines()
         return {name: sha for sha, name in (line.split(" ", 1) for line in lines)}
 
+    def bring(self, other: Path, branch: str, name: str) -> str | None:
+        """Brings a branch of another repository under a ref of this one; returns its commit."""
+        self.git("fetch", "-q", "--no-tags", str(other), f"+refs/heads/{branch}:{name}", check=False)
+        return self.resolve(name)
+
     def set_ref(self, name: str, sha: str | None) -> None:
         """Points a ref at a commit, or removes it."""
         self.git("update-ref", *(["-d", name] if sha is None else [name, sha]))

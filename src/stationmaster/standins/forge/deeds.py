@@ -104,31 +104,38 @@ class Deeds:
 
     # --- pull requests ------------------------------------------------------------------------------------------------
 
-    def open_pull(self, repo: Row, who: Row, *, head: str, base: str, title: str, body: str) -> Row:
-        """Opens a pull request between two branches of the repository; one open one for each pair."""
+    def open_pull(
+        self, repo: Row, who: Row, *, head: str, base: str, title: str, body: str, fork: Row | None = None
+    ) -> Row:
+        """Opens a pull request from a branch of the repository, or of a fork; one open one for each pair."""
         bare = self.views.bare(repo["id"])
-        head_sha, base_sha = bare.tip(head), bare.tip(base)
+        head_sha, base_sha = self.views.bare((fork or repo)["id"]).tip(head), bare.tip(base)
         if head_sha is None or base_sha is None:
             raise not_found()
-        if access.mode(self.store, repo, who) < access.WRITE and not access.is_member(self.store, repo, who):
+        may = access.mode(self.store, repo, who) >= access.WRITE or access.is_member(self.store, repo, who)
+        if fork is None and not may:
             raise ApiError(403, "user must be a collaborator")
         with self.store.tx():
-            self._require_no_other(repo, head, base)
+            self._require_no_other(repo, head, base, 0 if fork is None else fork["id"])
             issue = self.open_issue(repo, who, title, body, is_pull=True)
+            kept = f"refs/pull/{issue['number']}/head"
+            if fork is None:
+                bare.set_ref(kept, head_sha)
+            else:
+                bare.bring(self.views.bare(fork["id"]).path, head, kept)
             self.store.insert(
                 "pull", issue_id=issue["id"], base_branch=base, head_branch=head, merged=0,
-                merge_base=bare.merge_base(base_sha, head_sha),
+                merge_base=bare.merge_base(base_sha, head_sha), head_repo_id=0 if fork is None else fork["id"],
             )  # fmt: skip
-            bare.set_ref(f"refs/pull/{issue['number']}/head", head_sha)
             self.events.issue("opened", repo, issue, who)
         self.hooks.wake()
         return issue
 
-    def _require_no_other(self, repo: Row, head: str, base: str) -> None:
+    def _require_no_other(self, repo: Row, head: str, base: str, head_repo: int) -> None:
         other = self.store.one(
             """SELECT pull.id, issue.number FROM pull JOIN issue ON issue.id=pull.issue_id WHERE issue.repo_id=?
-               AND head_branch=? AND base_branch=? AND NOT merged AND state='open'""",
-            repo["id"], head, base,
+               AND head_branch=? AND base_branch=? AND head_repo_id=? AND NOT merged AND state='open'""",
+            repo["id"], head, base, head_repo,
         )  # fmt: skip
         if other:
             raise ApiError(409, PULL_EXISTS.format(**other, repo=repo["id"], head=head, base=base))
@@ -219,7 +226,7 @@ class Deeds:
 
     def _follow(self, repo: Row, branch: str, tip: str, pusher: Row) -> None:
         sql = """SELECT issue.* FROM issue JOIN pull ON pull.issue_id=issue.id WHERE issue.repo_id=?
-                 AND head_branch=? AND state='open' AND NOT merged"""
+                 AND head_branch=? AND head_repo_id=0 AND state='open' AND NOT merged"""
         for issue in self.store.many(sql, repo["id"], branch):
             if tip == ZERO:
                 self.edit_issue(repo, issue, pusher, state="closed")

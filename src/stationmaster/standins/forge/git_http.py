@@ -107,7 +107,7 @@ class GitHttp:
         rows = self.store.many("SELECT * FROM protection WHERE repo_id=? ORDER BY rule GLOB '*[*?]*', rule", repo["id"])
         login = who["lower_login"] if who else ""
         sql = """SELECT head_branch, number FROM pull JOIN issue ON issue.id=issue_id
-                 WHERE repo_id=? AND state='open' ORDER BY number DESC"""
+                 WHERE repo_id=? AND head_repo_id=0 AND state='open' ORDER BY number DESC"""
         page = self.views.html_url(repo)
         return json.dumps({
             "can_write": access.mode(self.store, repo, who) >= access.WRITE,

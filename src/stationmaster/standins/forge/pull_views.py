@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import quote
 
 from stationmaster.standins.forge import access
-from stationmaster.standins.forge.bare import ZERO
+from stationmaster.standins.forge.bare import ZERO, Bare
 from stationmaster.standins.forge.store import Row
 from stationmaster.standins.forge.views import Views, is_draft
 
@@ -35,11 +35,30 @@ class PullViews:
         """Returns both shas from git; a head branch that is gone is `refs/pull/N/head`."""
         bare = self.views.bare(repo["id"])
         kept = f"refs/pull/{issue['number']}/head"
-        branch = bare.tip(pull["head_branch"])
+        branch = self._tip(bare, pull, kept)
         head, ref = (branch, pull["head_branch"]) if branch else (bare.resolve(kept) or "", kept)
         base = bare.tip(pull["base_branch"]) or ""
         fresh = bare.merge_base(base, head) if base and head and not pull["merged"] else ""
         return Ends(base, head, ref, fresh or pull["merge_base"])
+
+    def _tip(self, bare: Bare, pull: Row, kept: str) -> str | None:
+        """Returns the head branch's commit; of a fork's it is brought under `refs/pull/N/head` first, as Gitea does."""
+        if pull["head_repo_id"] < 0:
+            return None
+        if pull["head_repo_id"] == 0:
+            return bare.tip(pull["head_branch"])
+        fork = self.views.bare(pull["head_repo_id"])
+        tip = fork.tip(pull["head_branch"])
+        return tip if tip is None or tip == bare.resolve(kept) else bare.bring(fork.path, pull["head_branch"], kept)
+
+    def _head(self, repo: Row, pull: Row, ends: Ends, shown: dict[str, Any], doer: Row | None) -> dict[str, Any]:
+        if pull["head_repo_id"] == 0:
+            return _end(pull["head_branch"], ends.head_ref, ends.head_sha, repo, shown)
+        if pull["head_repo_id"] < 0:
+            return _end(pull["head_branch"], ends.head_ref, ends.head_sha, {"id": -1}, None)
+        fork = self.store.get("repo", pull["head_repo_id"])
+        of_fork = self.views.repository(fork, access.mode(self.store, fork, doer))
+        return _end(f"{of_fork['owner']['login']}:{pull['head_branch']}", ends.head_ref, ends.head_sha, fork, of_fork)
 
     def pull(self, repo: Row, issue: Row, doer: Row | None) -> dict[str, Any]:
         """Returns a pull request as `doer` sees it."""
@@ -74,7 +93,7 @@ class PullViews:
             "merged_by": self.views.user(merger) if merger else None,
             "allow_maintainer_edit": False,
             "base": _end(pull["base_branch"], pull["base_branch"], ends.base_sha, repo, shown),
-            "head": _end(pull["head_branch"], ends.head_ref, ends.head_sha, repo, shown),
+            "head": self._head(repo, pull, ends, shown, doer),
             "merge_base": ends.merge_base,
             "due_date": None,
             "created_at": short["created_at"],
@@ -211,5 +230,5 @@ class PullViews:
         return found
 
 
-def _end(label: str, ref: str, sha: str, repo: Row, shown: dict[str, Any]) -> dict[str, Any]:
+def _end(label: str, ref: str, sha: str, repo: Row, shown: dict[str, Any] | None) -> dict[str, Any]:
     return {"label": label, "ref": ref, "sha": sha, "repo_id": repo["id"], "repo": shown}

@@ -162,7 +162,7 @@ def _review(call: Call, issue: Row) -> Row:
 def get_pull_by_branches(call: Call) -> Response:
     """Returns the pull request from one branch to another."""
     sql = """SELECT issue.* FROM issue JOIN pull ON pull.issue_id=issue.id
-             WHERE repo_id=? AND base_branch=? AND head_branch=? ORDER BY issue.id DESC"""
+             WHERE repo_id=? AND base_branch=? AND head_branch=? AND head_repo_id=0 ORDER BY issue.id DESC"""
     issue = call.api.store.one(sql, call.repo["id"], call.values["base"], call.values["head"])
     if issue is None:
         raise not_found()

@@ -38,7 +38,9 @@ CREATE TABLE IF NOT EXISTS issue (
 CREATE TABLE IF NOT EXISTS pull (
   id INTEGER PRIMARY KEY AUTOINCREMENT, issue_id INTEGER NOT NULL UNIQUE, base_branch TEXT NOT NULL,
   head_branch TEXT NOT NULL, merge_base TEXT NOT NULL, merged INTEGER NOT NULL, merged_at INTEGER, merged_by INTEGER,
-  merge_sha TEXT
+  merge_sha TEXT,
+  -- Where the head lives: 0 is this repository itself, -1 a fork that is gone.
+  head_repo_id INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 CREATE TABLE IF NOT EXISTS review (
   id INTEGER PRIMARY KEY AUTOINCREMENT, issue_id INTEGER NOT NULL, reviewer_id INTEGER NOT NULL, type TEXT NOT NULL,

@@ -148,7 +148,7 @@ async def test_unblocking_looks_at_what_the_claim_will_look_at(world: World) -> 
 async def test_nothing_is_claimed_while_no_agent_may_run(world: World) -> None:
     task = await mention(world, "please fix it")
     unfit = [True]
-    scheduler = Scheduler(world.gear, unfit=lambda: unfit[0])
+    scheduler = Scheduler(world.gear, unfit=lambda _forge: unfit[0])
     assert await scheduler.tick(0) == 0
     assert (await world.task(task.id)).state == "queued"
     assert await world.port.read(jobs.of_subject, task.id) == []

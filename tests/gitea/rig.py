@@ -285,7 +285,7 @@ class Rig:
 
     def due(self, station: Station = HOME) -> list[str]:
         """Returns the repositories in which this worker may find something."""
-        return self.ledger.read(store.due_repositories, station.worker_id, 1000)
+        return list(self.ledger.read(store.due_repositories, "default", station.worker_id, 1000))
 
 
 def elsewhere(name: str, incarnation: str = "first") -> Station:

@@ -214,7 +214,7 @@ def test_only_the_home_worker_claims(rig: Rig) -> None:
 def test_the_longest_waiting_repository_comes_first(rig: Rig) -> None:  # GW-R-113
     ids = [rig.ask(1, repo=(1000 + n, "acme", f"r{n}")) for n in (3, 1, 2)]
     assert rig.due() == [rig.task(each).repository_id for each in ids]
-    assert rig.ledger.read(store.due_repositories, "home", 2) == rig.due()[:2]
+    assert list(rig.ledger.read(store.due_repositories, "default", "home", 2)) == rig.due()[:2]
 
 
 # Who lost the lease --------------------------------------------------------------------------------------------------
@@ -273,7 +273,7 @@ def test_a_lease_that_ran_out_is_released_and_told(rig: Rig) -> None:  # GW-R-12
     assert (entry.data["reason"], entry.data["subject"]) == ("expired", task_id)
     # The task itself is recovery's: nobody claims beside it.
     assert rig.claim(task_id) is None
-    assert rig.ledger.read(store.active_tasks)[0].id == task_id
+    assert rig.ledger.read(store.active_tasks, "default")[0].id == task_id
 
 
 def test_a_newer_start_of_the_worker_frees_its_leases_at_once(rig: Rig) -> None:  # GW-R-183

@@ -232,8 +232,8 @@ async def test_a_relay_that_lost_its_duty_stops(world: World) -> None:
     world.clock.advance(world.gear.settings.ttl_s + 1)
     hold, _ = await running(world)
     await leave(world, hold, "fail", error_code=codes.TURN_FAILED)
-    taken = await world.do("relay.take", hold.task, leases.acquire, kind="duty", key="relay", owner="worker_two",
-                           incarnation="two_1", subject="x", ttl_s=60)  # fmt: skip
+    taken = await world.do("relay.take", hold.task, leases.acquire, kind="duty", key="relay:default",
+                           owner="worker_two", incarnation="two_1", subject="x", ttl_s=60)  # fmt: skip
     assert taken is not None
     assert (await relay.tick(0), world.said()) == (0, [])
 

@@ -36,6 +36,7 @@ class Catchup(Request, frozen=True, kw_only=True):
     repo: Annotated[Text | None, msgspec.Meta(description="Only this repository, such as `default:acme/widgets`")] = (
         None
     )
+    forge: Annotated[Text | None, msgspec.Meta(description="The forge's id; needed when there are several")] = None
 
 
 @command("control.pause", "POST", f"{_API}/control/pause", cli="pause")
@@ -65,8 +66,8 @@ async def enable(site: Site, grant: Operate, given: Repository) -> Answer:
 @command("control.catchup", "POST", f"{_API}/catchup", cli="catchup", later=True)
 async def catchup(site: Site, grant: Operate, given: Catchup) -> Answer:
     """Reads the forge now for mentions that no webhook brought."""
-    wish = asked.Wish(given.repo or "", grant.principal.actor, given.reason)
-    answer = await site.port.do(asked.command(wish, given.request_id), asked.body(site.gitea), wish)
+    wish = asked.Wish(given.repo or "", grant.principal.actor, given.reason, given.forge or "")
+    answer = await site.port.do(asked.command(wish, given.request_id), asked.body(site.gitea, *site.others), wish)
     site.wake()
     return Answer(answer, 202 if answer.get("pending") else 200)
 
@@ -103,7 +104,7 @@ async def release(site: Site, grant: Operate, given: Task) -> Answer:
 
 async def _ask(site: Site, grant: Operate, verb: operate.Verb, target: str, given: Request) -> Answer:
     wish = operate.Wish(verb, target, grant.principal.actor, given.reason)
-    answer = await site.port.do(operate.command(wish, given.request_id), operate.body(site.gitea), wish)
+    answer = await site.port.do(operate.command(wish, given.request_id), operate.body(site.gitea, *site.others), wish)
     faults.point("operate.accepted")
     site.wake()
     return Answer(answer, 202 if answer.get("pending") else 200)

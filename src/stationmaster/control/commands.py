@@ -47,13 +47,19 @@ class Site:
 
     port: LedgerPort
     wake: Callable[[], None]
-    # None while no forge is configured.
+    # The first forge; None while none is configured.
     gitea: GiteaSettings | None = None
     # Where this host keeps repositories and worktrees.
     workspaces: Path | None = None
     # Upkeep: a backup into a file or folder, and letting old payloads go or telling which; absent in parts of tests.
     backup: Callable[[Path | None], Awaitable[dict[str, Any]]] | None = None
     retain: Callable[[bool], Awaitable[dict[str, Any]]] | None = None
+    # The forges beside the first.
+    others: tuple[GiteaSettings, ...] = ()
+
+    def forge(self, instance_id: str) -> GiteaSettings | None:
+        """Returns the settings of a forge, or None when it is not configured."""
+        return next((each for each in (self.gitea, *self.others) if each and each.instance_id == instance_id), None)
 
 
 @dataclass(frozen=True, slots=True)

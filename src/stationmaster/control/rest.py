@@ -33,6 +33,8 @@ from stationmaster.errors import Bug, Denied, Invalid, StationmasterError
 BODY_LIMIT = 65_536
 _BEARER = "bearer "
 _NO_METHOD = 405
+# The forge of the plain webhook address.
+_FIRST = "default"
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -69,7 +71,7 @@ class Webhook:
 def app(
     site: Site,
     commands: Sequence[Command[Any, Any]],
-    webhook: Webhook | None,
+    webhook: Webhook | Mapping[str, Webhook] | None,
     ready: Callable[[], bool],
     *,
     standing: Callable[[], Standing] = Standing,
@@ -78,6 +80,8 @@ def app(
     console: Console | None = None,
 ) -> Starlette:
     """Builds the app; without `webhook` (a command line that works alone) no delivery is taken.
+
+    Several are named by their forges: `default` has the plain address, the others one that ends in their name.
 
     `ready` is False once the process stops; `standing` says what it still waits for. `counted` is told of every answer.
     Without `console` there are no pages.
@@ -89,9 +93,11 @@ def app(
         routes.append(Route("/metrics", _guarded(_metrics(site.port, metrics)), methods=["GET"]))
     door = None if console is None else Door(console)
     routes += [] if door is None else door.routes()
-    if webhook is not None:
-        # First: addresses are tried in order, and this is the one under load.
-        routes.insert(0, Route(WEBHOOK, _guarded(_webhook(webhook)), methods=["POST"]))
+    # First: addresses are tried in order, and these are the ones under load.
+    routes[:0] = [
+        Route(WEBHOOK if name == _FIRST else f"{WEBHOOK}/{name}", _guarded(_webhook(each)), methods=["POST"])
+        for name, each in ({_FIRST: webhook} if isinstance(webhook, Webhook) else webhook or {}).items()
+    ]
     return Starlette(
         routes=routes,
         middleware=[Middleware(Edge, counted=counted)],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,11 +19,15 @@ ACTION = "catchup"
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """Who wants to read what; `repo_key` is empty for everything."""
+    """Who wants to read what; `repo_key` is empty for everything of the forge `instance_id`.
+
+    An empty `instance_id` means the repository's forge, or the only one.
+    """
 
     repo_key: str
     actor: str
     reason: str
+    instance_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,20 +47,22 @@ def command(wish: Wish, request_id: str) -> Cmd:
     return Cmd(REQUEST, wish.actor, f"request:{request_id}", request_id, refs)
 
 
-def body(settings: GiteaSettings | None) -> Callable[[Tx, Wish], dict[str, Any]]:
-    """Returns the body of `command`; without `settings` no forge is configured."""
+def body(*forges: GiteaSettings | None) -> Callable[[Tx, Wish], dict[str, Any]]:
+    """Returns the body of `command`; without settings no forge is configured."""
+    known = [each.instance_id for each in forges if each is not None]
 
     def perform(tx: Tx, wish: Wish) -> dict[str, Any]:
-        if settings is None:
+        if not known:
             raise Unavailable(
                 "No forge is configured, so none can be read.",
                 code=codes.INVALID_CONFIGURATION,
                 hint="Set [gitea] in the configuration.",
             )
-        _place(wish.repo_key, settings.instance_id)
+        instance_id = _forge(wish, known)
+        _place(wish.repo_key, instance_id)
         tx.intent(
             ACTION,
-            subject=_subject(settings.instance_id),
+            subject=_subject(instance_id),
             request=tx.cmd.dedupe,
             repo_key=wish.repo_key.lower(),
             reason=wish.reason,
@@ -99,6 +105,20 @@ def refuse(tx: Tx, ask: Ask, error: StationmasterError) -> None:
 def _open(reader: Reader, asks: list[Ask]) -> list[Ask]:
     still = {intent.seq for intent in history.open_intents(reader, action=ACTION)}
     return [ask for ask in asks if ask.seq in still]
+
+
+def _forge(wish: Wish, known: Sequence[str]) -> str:
+    key, colon, _ = wish.repo_key.lower().partition(":")
+    wanted = wish.instance_id or (key if colon else "")
+    # A key without a forge was always one of the first.
+    found = wanted or (known[0] if wish.repo_key or len(known) == 1 else "")
+    if found not in known:
+        raise Invalid(
+            f"There is no forge {found} here." if found else "There are several forges; say which is to be read.",
+            code=codes.INVALID_REQUEST,
+            hint=f"The forges are: {', '.join(known)}.",
+        )
+    return found
 
 
 def _subject(instance_id: str) -> str:

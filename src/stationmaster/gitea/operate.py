@@ -18,7 +18,7 @@ For the worker, the scheduler and recovery:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -61,6 +61,7 @@ class Unblock:
 
     task_id: str
     repository_id: str
+    instance_id: str
     home_worker: str | None
 
 
@@ -88,15 +89,16 @@ def command(wish: Wish, request_id: str) -> Cmd:
     return Cmd(REQUEST, wish.actor, f"request:{request_id}", request_id, refs)
 
 
-def body(settings: GiteaSettings | None) -> Callable[[Tx, Wish], Answer]:
-    """Returns the body of `command`; without `settings` (no forge configured) tasks cannot be changed."""
+def body(*forges: GiteaSettings | None) -> Callable[[Tx, Wish], Answer]:
+    """Returns the body of `command`; a task is changed by the settings of its own forge, one of `forges`."""
+    known = [each for each in forges if each is not None]
 
     def perform(tx: Tx, wish: Wish) -> Answer:
         if wish.verb in {"pause", "resume"}:
             return _control(tx, wish)
         if wish.verb in {"disable", "enable"}:
             return _repository(tx, wish)
-        return _task(tx, wish, settings)
+        return _task(tx, wish, known)
 
     return perform
 
@@ -154,7 +156,7 @@ def _switch(tx: Tx, repository: Repository, verb: str, reason: str) -> None:
     store.ready(tx, repository.id, tx.now)
 
 
-def _task(tx: Tx, wish: Wish, settings: GiteaSettings | None) -> Answer:
+def _task(tx: Tx, wish: Wish, forges: Sequence[GiteaSettings]) -> Answer:
     tx.one(Q.task_locked, id=wish.target)
     task = store.find_task(tx, wish.target)
     if task is None:
@@ -163,12 +165,7 @@ def _task(tx: Tx, wish: Wish, settings: GiteaSettings | None) -> Answer:
             code=codes.TASK_NOT_FOUND,
             hint="`stationmaster task list` shows the tasks there are.",
         )
-    if settings is None:
-        raise Unavailable(
-            "No forge is configured, so no task can be changed.",
-            code=codes.INVALID_CONFIGURATION,
-            hint="Set [gitea] in the configuration.",
-        )
+    settings = _settings(tx, task, wish, forges)
     if wish.verb == "cancel":
         return _cancel(tx, task, wish, settings)
     if wish.verb == "release":
@@ -176,6 +173,25 @@ def _task(tx: Tx, wish: Wish, settings: GiteaSettings | None) -> Answer:
     if wish.verb == "retry":
         return {"retryOf": task.id, **_said(again.again(tx, task, str(tx.cmd.dedupe), settings))}
     return _abort(tx, task, wish, settings) if wish.verb == "abort" else _unblock(tx, task, wish)
+
+
+def _settings(reader: Reader, task: Task, wish: Wish, forges: Sequence[GiteaSettings]) -> GiteaSettings:
+    if not forges:
+        raise Unavailable(
+            "No forge is configured, so no task can be changed.",
+            code=codes.INVALID_CONFIGURATION,
+            hint="Set [gitea] in the configuration.",
+        )
+    instance_id = store.repository(reader, task.repository_id).instance_id
+    found = next((each for each in forges if each.instance_id == instance_id), None)
+    if found is None and wish.verb not in {"cancel", "release"}:
+        raise Unavailable(
+            f"The forge {instance_id} of this task is not configured.",
+            code=codes.INVALID_CONFIGURATION,
+            hint=f"Set [gitea.instances.{instance_id}] in the configuration, or cancel the task.",
+        )
+    # A task whose forge is gone for good can be ended; what is said of it waits with it.
+    return found or forges[0]
 
 
 def _release(tx: Tx, task: Task, wish: Wish) -> Answer:
@@ -280,7 +296,7 @@ def unblock_wanted(reader: Reader) -> list[Unblock]:
     for intent in history.open_intents(reader, action=UNBLOCK):
         task = store.task(reader, intent.data["task"])
         repository = store.repository(reader, task.repository_id)
-        found.append(Unblock(task.id, repository.id, repository.home_worker))
+        found.append(Unblock(task.id, repository.id, repository.instance_id, repository.home_worker))
     return found
 
 

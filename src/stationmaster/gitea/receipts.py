@@ -68,14 +68,15 @@ def _intend_start(tx: Tx, task_id: str, key: str, lease: Lease, settings: GiteaS
 
 
 class Relay:
-    """The duty that brings comments to an end which their worker did not: one process at a time has it."""
+    """The duty that brings comments to one forge to an end which their worker did not: one process at a time has it."""
 
     def __init__(self, gear: Gear) -> None:
         self._gear = gear
         self._channel = CommentChannel(gear)
         self._live = LiveReceipts(gear)
-        at = gear.station
-        self._duty = Duty(gear.port, "relay", owner=at.worker_id, incarnation=at.incarnation, ttl_s=gear.settings.ttl_s)
+        at, settings = gear.station, gear.settings
+        key = f"relay:{settings.instance_id}"
+        self._duty = Duty(gear.port, key, owner=at.worker_id, incarnation=at.incarnation, ttl_s=settings.ttl_s)
         self._began: int | None = None
         self._patience = Patience(_FIRST_PAUSE, _LONGEST_PAUSE)
 
@@ -102,7 +103,7 @@ class Relay:
         # What is older than this process has nobody else to attend to it.
         self._began = self._began or reader.now
         before = max(self._began, reader.now - _FRESH)
-        rows = store.open_comments(reader, before, _MOST_ROWS)
+        rows = store.open_comments(reader, self._gear.settings.instance_id, before, _MOST_ROWS)
         self._patience.keep({row.id for row in rows})
         return [row.id for row in rows if self._is_due(reader, row)]
 

@@ -46,7 +46,7 @@ _MOST_LOOKS = 3
 
 
 class Recovery:
-    """The recovery duty of one worker."""
+    """The recovery duty of one worker for one forge."""
 
     def __init__(self, gear: Gear, *, busy: Callable[[], frozenset[str]] = frozenset) -> None:
         """Takes `busy`, which names the tasks that this very process works on."""
@@ -64,7 +64,7 @@ class Recovery:
         if await port.read(store.unlisted):
             await port.do(Cmd("recovery.ready", "system", cause), _list_waiting)
         settled = 0
-        for task in await port.read(store.active_tasks):
+        for task in await port.read(store.active_tasks, self._gear.settings.instance_id):
             if task.id not in self._busy():
                 with structlog.contextvars.bound_contextvars(**actions.log_ids(task)):
                     settled += await self._settle(task, cause)

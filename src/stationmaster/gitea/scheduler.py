@@ -7,7 +7,7 @@ nothing at all (GW-R-113, GW-R-125).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import structlog
 
@@ -26,12 +26,20 @@ _log = structlog.get_logger("stationmaster.gitea")
 
 
 class Scheduler:
-    """The runs of this worker."""
+    """The runs of this worker, for one forge or several: they share its places.
 
-    def __init__(self, gear: Gear, *, unfit: Callable[[], bool] = lambda: False) -> None:
-        """Takes `unfit`, which tells that no agent may run here: what is due then stays where it is."""
-        self._gear = gear
+    A forge without a run keeps one place free as far as there are places, so that one whose runs hang cannot have all.
+    Who has the fewest runs comes first, then who was served least lately, then who waits longest.
+    """
+
+    def __init__(self, first: Gear, *more: Gear, unfit: Callable[[str], bool] = lambda _forge: False) -> None:
+        """Takes `unfit`, which tells of a forge's id that no agent may run for it: what is due stays where it is."""
+        self._gears = {gear.settings.instance_id: gear for gear in (first, *more)}
+        # Everything but the settings and the forge is one for all.
+        self._gear = first
         self._unfit = unfit
+        self._live: dict[str, str] = {}
+        self._served: list[str] = []
         self._runs: dict[str, tuple[asyncio.Task[None], Signals]] = {}
         self._closing = False
         self._told_until: tuple[int, str] | None = None
@@ -45,21 +53,44 @@ class Scheduler:
         """Passes on aborts and claims what is due; returns how many tasks it claimed."""
         _ = now
         await self._pass_on_aborts()
-        free = self._gear.station.max_runs - len(self._runs)
-        if self._closing or free <= 0 or self._unfit():
+        fit = [forge for forge in self._gears if not self._unfit(forge)]
+        if self._closing or self._free <= 0 or not fit:
             return 0
-        claimed = 0
         # More than can be taken: what stands first may be held up by something that only a claim finds out.
-        for repository_id in await self._gear.port.read(self._due, free + _SPARE):
-            if claimed == free or self._closing:
+        due = {forge: await self._gear.port.read(self._due, forge, self._free + _SPARE) for forge in fit}
+        claimed = 0
+        while self._free > 0 and not self._closing:
+            forge = self._next(due)
+            if forge is None:
                 break
-            got = await self._claim(repository_id)
+            repository_id = next(iter(due[forge]))
+            del due[forge][repository_id]
+            got = await self._claim(self._gears[forge], repository_id)
             if got is not None:
-                self._begin(*got)
+                self._served = [*(each for each in self._served if each != forge), forge]
+                self._begin(self._gears[forge], *got)
                 claimed += 1
-        if claimed < free:
+        if self._free > 0:
             await self._tell_of_holds()
         return claimed
+
+    @property
+    def _free(self) -> int:
+        return self._gear.station.max_runs - len(self._runs)
+
+    def _next(self, due: Mapping[str, Mapping[str, int]]) -> str | None:
+        """Returns the forge whose turn it is among those that have something due and a place for it."""
+        live = {forge: sum(each == forge for each in self._live.values()) for forge in self._gears}
+        served = {forge: at for at, forge in enumerate(self._served)}
+
+        def has_place(forge: str) -> bool:
+            idle = sum(not live[each] for each in self._gears if each != forge)
+            return live[forge] == 0 or self._free > idle
+
+        able = [forge for forge, waiting in due.items() if waiting and has_place(forge)]
+        return min(
+            able, key=lambda each: (live[each], served.get(each, -1), next(iter(due[each].values()))), default=None
+        )
 
     async def _tell_of_holds(self) -> None:
         """Lets an operator's log know of every task that a limit keeps back since this process began."""
@@ -69,11 +100,11 @@ class Scheduler:
             self._told_until = (hold.since, hold.task_id)
             _log.warning("limit.reached", task=hold.task_id, code=hold.reason, resource=hold.resource_key)
 
-    async def _claim(self, repository_id: str) -> tuple[Task, Lease] | None:
-        station = self._gear.station
+    async def _claim(self, gear: Gear, repository_id: str) -> tuple[Task, Lease] | None:
+        station = gear.station
         cmd = Cmd("task.claim", "system", f"worker:{station.worker_id}")
         try:
-            return await self._gear.port.do(cmd, claiming.claim, repository_id, station, self._gear.settings)
+            return await gear.port.do(cmd, claiming.claim, repository_id, station, gear.settings)
         except StationmasterError as error:
             if error.code == "worker_superseded":
                 raise
@@ -90,27 +121,31 @@ class Scheduler:
             await asyncio.wait({work for work, _ in self._runs.values()})
             await asyncio.sleep(0)
 
-    def _begin(self, task: Task, lease: Lease) -> None:
+    def _begin(self, gear: Gear, task: Task, lease: Lease) -> None:
         signals = Signals()
         if self._closing:
             signals.stop.set()
         before = self._runs.get(task.id)
-        work = asyncio.create_task(self._work(task, lease, signals, before and before[0]), name=task.id)
+        work = asyncio.create_task(self._work(gear, task, lease, signals, before and before[0]), name=task.id)
         self._runs[task.id] = (work, signals)
+        self._live[task.id] = gear.settings.instance_id
         work.add_done_callback(lambda done: self._forget(task.id, done))
 
-    async def _work(self, task: Task, lease: Lease, signals: Signals, before: asyncio.Task[None] | None) -> None:
+    async def _work(
+        self, gear: Gear, task: Task, lease: Lease, signals: Signals, before: asyncio.Task[None] | None
+    ) -> None:
         # Every line that this run causes, also on other threads, names what it is about.
         structlog.contextvars.bind_contextvars(**actions.log_ids(task))
         if before is not None:
             # The task came back before its last run was tidied away.
             await asyncio.wait({before})
-        await turn.work(self._gear, task, lease, signals)
+        await turn.work(gear, task, lease, signals)
 
     def _forget(self, task_id: str, done: asyncio.Task[None]) -> None:
         known = self._runs.get(task_id)
         if known is not None and known[0] is done:
             del self._runs[task_id]
+            del self._live[task_id]
 
     async def _pass_on_aborts(self) -> None:
         if not self._runs:
@@ -118,14 +153,14 @@ class Scheduler:
         for task_id in await self._gear.port.read(operate.open_aborts):
             if task_id in self._runs:
                 self._runs[task_id][1].abort.set()
-        if not self._gear.settings.steering:
+        if not any(gear.settings.steering for gear in self._gears.values()):
             return
         for task_id in await self._gear.port.read(steering.wanted):
             if task_id in self._runs:
                 self._runs[task_id][1].steer.set()
 
-    def _due(self, reader: Reader, limit: int) -> list[str]:
-        return store.due_repositories(reader, self._gear.station.worker_id, limit)
+    def _due(self, reader: Reader, forge: str, limit: int) -> dict[str, int]:
+        return store.due_repositories(reader, forge, self._gear.station.worker_id, limit)
 
 
 def _now(reader: Reader) -> int:

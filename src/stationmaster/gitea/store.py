@@ -121,9 +121,14 @@ def first_refusal_today(tx: Tx, instance_id: str, author_id: int) -> bool:
     return tx.run(Q.tell_author, instance_id=instance_id, author_id=author_id, day=tx.now // _DAY) == 1
 
 
-def active_tasks(reader: Reader, limit: int = 500) -> list[Task]:
-    """Returns tasks that somebody works on, or worked on when it died."""
-    return [read(row, Task) for row in reader.many(Q.all_active_tasks, limit=limit)]
+def active_tasks(reader: Reader, instance_id: str, limit: int = 500) -> list[Task]:
+    """Returns tasks of a forge that somebody works on, or worked on when it died."""
+    return [read(row, Task) for row in reader.many(Q.all_active_tasks, instance_id=instance_id, limit=limit)]
+
+
+def open_by_forge(reader: Reader) -> dict[str, int]:
+    """Returns how many tasks that are not at their end each forge has."""
+    return {str(row["instance_id"]): int(row["n"]) for row in reader.many(Q.open_by_forge)}
 
 
 def candidate(reader: Reader, repository_id: str, now: int) -> Task | None:
@@ -188,9 +193,10 @@ def comments(reader: Reader, task_id: str) -> list[Comment]:
     return [read(row, Comment) for row in reader.many(Q.comments, task_id=task_id)]
 
 
-def open_comments(reader: Reader, before: int, limit: int = 100) -> list[Comment]:
-    """Returns comments without proof that were intended before a time."""
-    return [read(row, Comment) for row in reader.many(Q.open_comments, before=before, limit=limit)]
+def open_comments(reader: Reader, instance_id: str, before: int, limit: int = 100) -> list[Comment]:
+    """Returns comments to a forge without proof that were intended before a time."""
+    rows = reader.many(Q.open_comments, instance_id=instance_id, before=before, limit=limit)
+    return [read(row, Comment) for row in rows]
 
 
 def comment_body(reader: Reader, key: str) -> str:
@@ -216,10 +222,13 @@ def ready(tx: Tx, repository_id: str, at: int) -> None:
     tx.run(Q.ready, repository_id=repository_id, ready_at=at)
 
 
-def due_repositories(reader: Reader, worker_id: str, limit: int) -> list[str]:
-    """Returns repositories in which this worker may find something to claim, the longest waiting first."""
-    rows = reader.many(Q.ready_repositories, now=reader.now, worker_id=worker_id, limit=limit)
-    return [str(row["repository_id"]) for row in rows]
+def due_repositories(reader: Reader, instance_id: str, worker_id: str, limit: int) -> dict[str, int]:
+    """Returns a forge's repositories in which this worker may find something to claim, with since when.
+
+    The longest waiting come first.
+    """
+    rows = reader.many(Q.ready_repositories, instance_id=instance_id, now=reader.now, worker_id=worker_id, limit=limit)
+    return {str(row["repository_id"]): int(row["ready_at"]) for row in rows}
 
 
 def unlisted(reader: Reader, limit: int = 100) -> list[str]:

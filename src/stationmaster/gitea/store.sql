@@ -50,11 +50,12 @@ UPDATE gitea_ready SET ready_at = :ready_at WHERE repository_id = :repository_id
 DELETE FROM gitea_ready WHERE repository_id = :repository_id;
 
 -- name: ready_repositories :many
--- Repositories with something due that nobody works on, oldest first; only their home worker may take them.
-SELECT q.repository_id FROM gitea_ready q
+-- A forge's repositories with something due that nobody works on, oldest first; only their home worker may take them.
+-- Here and below, a forge's id with nothing added to it keeps the plan from beginning at all repositories of the forge.
+SELECT q.repository_id, q.ready_at FROM gitea_ready q
 JOIN gitea_repository r ON r.id = q.repository_id
 LEFT JOIN lease l ON l.kind = 'gitea.repo' AND l.key = q.repository_id
-WHERE q.ready_at <= :now AND r.state = 'active' AND (r.home_worker IS NULL OR r.home_worker = :worker_id)
+WHERE q.ready_at <= :now AND r.instance_id || '' = :instance_id AND r.state = 'active' AND (r.home_worker IS NULL OR r.home_worker = :worker_id)
   AND (l.lease_id IS NULL OR l.expires_at <= :now)
 ORDER BY q.ready_at, q.repository_id LIMIT :limit;
 
@@ -146,10 +147,19 @@ SELECT id, state, rev, delivery_key, delivery_id, repository_id, session_id, res
   AND repository_id = :repository_id ORDER BY created_at, id;
 
 -- name: all_active_tasks :many
-SELECT id, state, rev, delivery_key, delivery_id, repository_id, session_id, resource_key, comment_id, author, author_id,
-  sender_may, base_ref, head_ref, attempt, reply_attempt, unblock_attempt, next_retry_at, retry_purpose, error_code,
-  reply_failure, created_at, updated_at FROM gitea_task WHERE state IN ('preparing', 'running', 'verifying_reply', 'aborting')
-ORDER BY created_at, id LIMIT :limit;
+SELECT t.id, t.state, t.rev, t.delivery_key, t.delivery_id, t.repository_id, t.session_id, t.resource_key, t.comment_id,
+  t.author, t.author_id, t.sender_may, t.base_ref, t.head_ref, t.attempt, t.reply_attempt, t.unblock_attempt,
+  t.next_retry_at, t.retry_purpose, t.error_code, t.reply_failure, t.created_at, t.updated_at
+FROM gitea_task t JOIN gitea_repository r ON r.id = t.repository_id
+WHERE t.state IN ('preparing', 'running', 'verifying_reply', 'aborting') AND r.instance_id || '' = :instance_id
+ORDER BY t.created_at, t.id LIMIT :limit;
+
+-- name: open_by_forge :many
+-- How many tasks each forge has that are not at their end.
+SELECT r.instance_id, count(*) AS n FROM gitea_task t JOIN gitea_repository r ON r.id = t.repository_id
+WHERE t.state IN ('received', 'queued', 'preparing', 'running', 'waiting_user', 'verifying_reply', 'retry_wait', 'blocked_workspace',
+  'aborting')
+GROUP BY r.instance_id ORDER BY r.instance_id;
 
 -- name: tell_author :run
 INSERT INTO gitea_refused_author (instance_id, author_id, day) VALUES (:instance_id, :author_id, :day)
@@ -237,9 +247,11 @@ SELECT id, state, rev, task_id, run_id, kind, repository_id, resource_key, numbe
   created_at, updated_at FROM gitea_comment WHERE task_id = :task_id ORDER BY created_at, id;
 
 -- name: open_comments :many
-SELECT id, state, rev, task_id, run_id, kind, repository_id, resource_key, number, body_hash, term, native_id, error_code,
-  created_at, updated_at FROM gitea_comment WHERE state IN ('pending', 'sent') AND created_at <= :before
-ORDER BY created_at, id LIMIT :limit;
+SELECT c.id, c.state, c.rev, c.task_id, c.run_id, c.kind, c.repository_id, c.resource_key, c.number, c.body_hash, c.term,
+  c.native_id, c.error_code, c.created_at, c.updated_at
+FROM gitea_comment c JOIN gitea_repository r ON r.id = c.repository_id
+WHERE c.state IN ('pending', 'sent') AND c.created_at <= :before AND r.instance_id || '' = :instance_id
+ORDER BY c.created_at, c.id LIMIT :limit;
 
 -- name: add_comment_body :run
 INSERT INTO gitea_comment_body (comment_key, body) VALUES (:comment_key, :body);

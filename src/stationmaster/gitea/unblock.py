@@ -21,7 +21,7 @@ from stationmaster.workspaces.guard import Problem
 
 
 class Unblocker:
-    """The duty of one worker."""
+    """The duty of one worker for one forge."""
 
     def __init__(self, gear: Gear) -> None:
         self._gear = gear
@@ -32,7 +32,7 @@ class Unblocker:
         gear = self._gear
         answered = 0
         for wish in await gear.port.read(operate.unblock_wanted):
-            if wish.home_worker not in {None, gear.station.worker_id}:
+            if wish.instance_id != gear.settings.instance_id or wish.home_worker not in {None, gear.station.worker_id}:
                 continue
             task = await gear.port.read(store.task, wish.task_id)
             cmd = actions.command("unblock.take", task, f"worker:{gear.station.worker_id}")

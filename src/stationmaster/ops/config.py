@@ -22,11 +22,16 @@ from stationmaster.errors import Invalid
 from stationmaster.gitea import bridge
 from stationmaster.ops import typed
 from stationmaster.ops.home import Home
-from stationmaster.ops.settings import Config
+from stationmaster.ops.settings import Config, Gitea
 from stationmaster.redact import Secret
 
 _SECRET_NAME = re.compile(r"(token|secret|password|authorization|api[-_]?key)$", re.IGNORECASE)
-_FREE = frozenset({"codex.config"})
+_FREE = frozenset({"codex.config", "gitea.instances"})
+# The forge of `[gitea]` itself; keys of its repositories begin with it.
+DEFAULT = "default"
+_INSTANCE_ID = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
+# What a forge never inherits: with these it would be another one, or speak to another one with the wrong key.
+_OWN = ("base_url", "token_ref", "webhook_secret_ref", "bot_login")
 
 
 def home_path(given: Path | None) -> Path:
@@ -78,12 +83,40 @@ def load(home: Home) -> Config:
 def build(home: Home, given: Mapping[str, Any]) -> Config:
     """Merges `given` over the defaults and checks everything; raises `typed.WrongValue` or Invalid."""
     merged = _merge(_defaults(), given, "", home.config_file)
+    instances = _instances(merged["gitea"], home.config_file)
     _fill(merged, home)
     hints = get_type_hints(Config, include_extras=True)
     values = {name: typed.read(name, hints[name], section, reference) for name, section in merged.items()}
-    config = Config(source=home.config_file, **values)
+    others = {name: typed.read(section_of(name), Gitea, table, reference) for name, table in instances.items()}
+    config = Config(source=home.config_file, instances=others, **values)
     _check_together(config)
     return config
+
+
+def section_of(instance_id: str) -> str:
+    """Returns the section of a forge's settings."""
+    return "gitea" if instance_id == DEFAULT else f"gitea.instances.{instance_id}"
+
+
+def _instances(gitea: dict[str, Any], source: Path) -> dict[str, dict[str, Any]]:
+    """Takes the other forges out of `[gitea]`, each filled up with what it inherits from there."""
+    given = gitea.pop("instances")
+    found = {}
+    for name, table in given.items():
+        section = section_of(name)
+        if not _INSTANCE_ID.fullmatch(name) or name == DEFAULT:
+            raise typed.WrongValue(
+                section, f'must be named by up to 32 of a-z, 0-9 and -, and not "{DEFAULT}", which is [gitea] itself'
+            )
+        if not isinstance(table, dict):
+            raise typed.WrongValue(section, "must be a table")
+        inherited = {**gitea, **dict.fromkeys((*_OWN, "host_ref"), "")}
+        found[name] = _merge(inherited, table, f"{section}.", source)
+        _fill_forge(section, found[name])
+        for key in _OWN:
+            if not found[name][key]:
+                raise typed.WrongValue(f"{section}.{key}", "must be set: a forge has its own")
+    return found
 
 
 def _forge_keys(config: Config) -> dict[str, object]:
@@ -94,9 +127,15 @@ def _forge_keys(config: Config) -> dict[str, object]:
     }
 
 
+def forges(config: Config) -> dict[str, Gitea]:
+    """Returns the forges that are configured, by their ids; `check_secrets` refuses one that is configured by half."""
+    first = {DEFAULT: config.gitea} if all(_forge_keys(config).values()) else {}
+    return {**first, **config.instances}
+
+
 def has_forge(config: Config) -> bool:
-    """Tells whether a forge is configured; `check_secrets` refuses one that is configured by half."""
-    return all(_forge_keys(config).values())
+    """Tells whether any forge is configured."""
+    return bool(forges(config))
 
 
 def check_secrets(config: Config) -> None:
@@ -110,15 +149,18 @@ def check_secrets(config: Config) -> None:
             code="config_incomplete",
             hint="`stationmaster up` needs the Gitea address, a token and a webhook secret; see README.md.",
         )
-    named = {
-        "gitea.token_ref": config.gitea.token_ref,
-        "gitea.webhook_secret_ref": config.gitea.webhook_secret_ref,
-        "codex.api_key": config.codex.api_key,
-        "database.url": config.database.url,
-    }
-    for key, secret in named.items():
+    for key, secret in named_secrets(config).items():
         if secret is not None and not secret.reveal():
             raise _wrong(config.source, f"has a wrong value: {key} refers to an empty secret ({secret.ref}).", key=key)
+
+
+def named_secrets(config: Config) -> dict[str, Secret | None]:
+    """Returns every secret that may be referred to, by its key."""
+    found: dict[str, Secret | None] = {}
+    for name, forge in {DEFAULT: config.gitea, **config.instances}.items():
+        found[f"{section_of(name)}.token_ref"] = forge.token_ref
+        found[f"{section_of(name)}.webhook_secret_ref"] = forge.webhook_secret_ref
+    return {**found, "codex.api_key": config.codex.api_key, "database.url": config.database.url}
 
 
 def reference(key: str, text: str) -> Secret:
@@ -177,10 +219,13 @@ def _fill(merged: dict[str, Any], home: Home) -> None:
     """Puts in the defaults that depend on other values; a value of a wrong type is left for the check to name."""
     merged["workspace"]["root"] = merged["workspace"]["root"] or str(home.path / "workspaces")
     merged["codex"]["home"] = merged["codex"]["home"] or str(home.path / "codex")
-    gitea = merged["gitea"]
+    _fill_forge("gitea", merged["gitea"])
+
+
+def _fill_forge(section: str, gitea: dict[str, Any]) -> None:
     if isinstance(gitea["base_url"], str):
         gitea["base_url"] = gitea["base_url"].rstrip("/")
-        _check_base_url(gitea["base_url"])
+        _check_base_url(f"{section}.base_url", gitea["base_url"])
         gitea["host_ref"] = gitea["host_ref"] or urlsplit(gitea["base_url"]).hostname or ""
 
 
@@ -190,38 +235,41 @@ def _check_together(config: Config) -> None:
     refused = refused_keys(config.codex.config)
     if refused:
         raise typed.WrongValue(f"codex.config.{refused[0]}", "must be left out: Stationmaster sets it itself")
-    lease = config.gitea.lease
+    for name, forge in {DEFAULT: config.gitea, **config.instances}.items():
+        _check_forge(section_of(name), forge, config)
+
+
+def _check_forge(section: str, forge: Gitea, config: Config) -> None:
+    lease = forge.lease
     if lease.ttl_s < 2 * lease.heartbeat_s:
         raise typed.WrongValue(
-            "gitea.lease.ttl_s", f"must be at least twice gitea.lease.heartbeat_s ({lease.heartbeat_s})"
+            f"{section}.lease.ttl_s", f"must be at least twice {section}.lease.heartbeat_s ({lease.heartbeat_s})"
         )
     if lease.ttl_s > lease.max_loss_s:
-        raise typed.WrongValue("gitea.lease.ttl_s", f"must be at most gitea.lease.max_loss_s ({lease.max_loss_s})")
-    if config.gitea.allow == "list" and not config.gitea.allow_list:
-        raise typed.WrongValue("gitea.allow_list", 'must name somebody when gitea.allow = "list"')
-    if not config.gitea.bot_login:
-        raise typed.WrongValue("gitea.bot_login", "must not be empty")
-    if config.gitea.reply_mode == "official":
-        _check_official(config)
-
-
-def _check_official(config: Config) -> None:
-    """Refuses what official mode cannot work with, or could not keep the bot's token from commands with."""
-    command = config.gitea.mcp.command
-    if not command or ("/" in command and not command.startswith("/")):
         raise typed.WrongValue(
-            "gitea.mcp.command", 'must be a name or an absolute path when gitea.reply_mode = "official"'
+            f"{section}.lease.ttl_s", f"must be at most {section}.lease.max_loss_s ({lease.max_loss_s})"
         )
+    if forge.allow == "list" and not forge.allow_list:
+        raise typed.WrongValue(f"{section}.allow_list", f'must name somebody when {section}.allow = "list"')
+    if not forge.bot_login:
+        raise typed.WrongValue(f"{section}.bot_login", "must not be empty")
+    if forge.reply_mode == "official":
+        _check_official(section, forge, config)
+
+
+def _check_official(section: str, forge: Gitea, config: Config) -> None:
+    """Refuses what official mode cannot work with, or could not keep the bot's token from commands with."""
+    when = f'when {section}.reply_mode = "official"'
+    command = forge.mcp.command
+    if not command or ("/" in command and not command.startswith("/")):
+        raise typed.WrongValue(f"{section}.mcp.command", f"must be a name or an absolute path {when}")
     if config.codex.sandbox == "danger-full-access":
         raise typed.WrongValue(
-            "codex.sandbox",
-            'must be "workspace-write" when gitea.reply_mode = "official": commands could read the bot\'s token',
+            "codex.sandbox", f'must be "workspace-write" {when}: commands could read the bot\'s token'
         )
     servers = config.codex.config.get("mcp_servers")
     if isinstance(servers, Mapping) and bridge.SERVER in servers:
-        raise typed.WrongValue(
-            f"codex.config.mcp_servers.{bridge.SERVER}", 'must be left out when gitea.reply_mode = "official"'
-        )
+        raise typed.WrongValue(f"codex.config.mcp_servers.{bridge.SERVER}", f"must be left out {when}")
 
 
 def _check_passed_through(key: str, table: Mapping[str, Any]) -> None:
@@ -233,7 +281,7 @@ def _check_passed_through(key: str, table: Mapping[str, Any]) -> None:
             raise typed.WrongValue(f"{key}.{name}", "must not hold a secret; give the provider an env_key instead")
 
 
-def _check_base_url(text: str) -> None:
+def _check_base_url(key: str, text: str) -> None:
     if not text:
         return
     try:
@@ -242,6 +290,6 @@ def _check_base_url(text: str) -> None:
     except ValueError:
         known = False
     if not known:
-        raise typed.WrongValue("gitea.base_url", "must be an address such as https://git.example.com")
+        raise typed.WrongValue(key, "must be an address such as https://git.example.com")
     if parts.username or parts.password or parts.query or parts.fragment:
-        raise typed.WrongValue("gitea.base_url", "must hold no user, password, query or fragment")
+        raise typed.WrongValue(key, "must hold no user, password, query or fragment")

@@ -28,6 +28,8 @@ def plain(loaded: Config) -> dict[str, Any]:
     """Returns the effective values as plain data, secrets as references."""
     values = {field.name: _plain(getattr(loaded, field.name)) for field in fields(loaded)}
     del values["source"]
+    others = values.pop("instances")
+    values["gitea"]["instances"] = others
     return values
 
 

@@ -84,6 +84,7 @@ async def _serve(
                 _log.warning(
                     "forge.none", words="No forge is configured: there is no webhook and nothing is worked on."
                 )
+            await house.tell_of_strangers()
             with _signals(house.stop):
                 await house.run(web, control, lambda: announce(_address(home, config, web)))
             _log.info("daemon.stopped", worker=worker)
@@ -101,25 +102,33 @@ class _House:
         self._config = config
         self._port = port
         self._duties: Duties | None = None
-        self._door: rest.Webhook | None = None
+        self._doors: dict[str, rest.Webhook] = {}
         self._figures = Figures()
         self._follower = Follower(port, self._figures)
 
     async def take_up(self, station: Station, stack: contextlib.AsyncExitStack) -> None:
-        """Builds what works on the forge's mentions."""
+        """Builds what works on the forges' mentions."""
         config = self._config
-        gear = wiring.gear(config, self._home, self._port, station)
-        await stack.enter_async_context(gear.forge)
-        webhook = Webhook(self._port, gear.settings)
+        forges = [
+            (gear, Webhook(self._port, gear.settings)) for gear in wiring.gears(config, self._home, self._port, station)
+        ]
         retention = wiring.retention(config, self._home, self._port)
-        self._duties = Duties(gear, webhook, self._home, dead_after_s=config.worker.dead_after_s, retention=retention)
-        self._door = wiring.webhook_door(
-            webhook,
-            self._duties.wake,
-            config.web.webhook_max_bytes,
-            partial(self._figures.delivery, gear.settings.instance_id),
-        )
-        _log.info("forge.configured", forge=gear.settings.base_url, bot=gear.settings.bot_login, runs=station.max_runs)
+        self._duties = Duties(forges, self._home, dead_after_s=config.worker.dead_after_s, retention=retention)
+        for gear, webhook in forges:
+            await stack.enter_async_context(gear.forge)
+            name = gear.settings.instance_id
+            self._doors[name] = wiring.webhook_door(
+                webhook, self._duties.wake, config.web.webhook_max_bytes, partial(self._figures.delivery, name)
+            )
+            about = {"instance": name, "forge": gear.settings.base_url, "bot": gear.settings.bot_login}
+            _log.info("forge.configured", **about, runs=station.max_runs)
+
+    async def tell_of_strangers(self) -> None:
+        """Says which open tasks belong to a forge that is not configured: they stay as they are until it is again."""
+        for forge, tasks in (await self._port.read(wiring.open_by_forge)).items():
+            if forge not in self._doors:
+                words = "Its open tasks stay as they are until it is configured again, or are cancelled by hand."
+                _log.warning("forge.not_configured", instance=forge, tasks=tasks, words=words)
 
     async def run(self, web: socket.socket, control: socket.socket, ready: Callable[[], None]) -> None:
         """Serves and works until `stop` is set; the servers answer until the last run is over."""
@@ -129,7 +138,7 @@ class _House:
         app = rest.app(
             site,
             COMMANDS,
-            self._door,
+            self._doors,
             lambda: not self.stop.is_set(),
             standing=self._standing,
             metrics=metrics,
@@ -186,4 +195,10 @@ def _signals(stop: asyncio.Event) -> Iterator[None]:
 def _address(home: Home, config: Config, web: socket.socket) -> Address:
     host, port = web.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
-    return Address(f"http://{shown}:{port}", str(home.socket), str(home.path), os.getpid(), config.gitea.base_url)
+    return Address(
+        f"http://{shown}:{port}",
+        str(home.socket),
+        str(home.path),
+        os.getpid(),
+        ", ".join(forge.base_url for forge in configuration.forges(config).values()),
+    )

@@ -1,41 +1,33 @@
-"""The daemon's background work on one forge: what runs, in which order it begins, and how it ends.
+"""The daemon's background work: what runs, in which order it begins, and how it ends. Each forge has a desk of its own.
 
-Recovery looks once and the isolation of agents is tried before anything is claimed. At the end nothing new is claimed,
-running turns are stopped and their trees saved within a bounded time; what is not done by then is recovery's.
+Recovery looks once and the isolation of agents is tried before anything is claimed for a forge. At the end nothing new
+is claimed, running turns are stopped and their trees saved within a bounded time; what is not done by then is
+recovery's.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 
 import structlog
 
 from stationmaster.agents.codex_app.probe import probe
 from stationmaster.clock import SystemClock
 from stationmaster.control.readiness import Standing
-from stationmaster.errors import Stale, StationmasterError
-from stationmaster.gitea.catchup import Catchup
+from stationmaster.errors import Stale
 from stationmaster.gitea.gear import Gear
-from stationmaster.gitea.orders import Orders
-from stationmaster.gitea.receipts import Relay
-from stationmaster.gitea.recovery import Recovery
 from stationmaster.gitea.retention import Retention
 from stationmaster.gitea.scheduler import Scheduler
-from stationmaster.gitea.unblock import Unblocker
 from stationmaster.gitea.webhook import Webhook
 from stationmaster.ledger import lease
+from stationmaster.ops.desk import Desk
 from stationmaster.ops.home import Home
 from stationmaster.ops.loop import Loop
 from stationmaster.ops.metrics.exposition import ForgeState, LoopState, Working
 
 _SCHEDULER_REST_S = 1.0
-_UNBLOCK_REST_S = 2.0
-_RECOVERY_REST_S = 3.0
-_RELAY_REST_S = 2.0
-_ORDERS_REST_S = 2.0
-_CATCHUP_REST_S = 2.0
-_BOT_REST_S = 60.0
 _RETENTION_REST_S = 3600.0
 _WALLS_REST_S = 60.0
 _MOST_SEEN_REST_S = 30.0
@@ -48,46 +40,40 @@ _log = structlog.get_logger(__name__)
 class Duties:
     """The loops of one worker; made inside the event loop that runs them."""
 
-    def __init__(self, gear: Gear, webhook: Webhook, home: Home, *, dead_after_s: float, retention: Retention) -> None:
-        self._gear = gear
-        self._webhook = webhook
+    def __init__(
+        self, forges: Sequence[tuple[Gear, Webhook]], home: Home, *, dead_after_s: float, retention: Retention
+    ) -> None:
+        gears = [gear for gear, _ in forges]
+        # Everything but the forge and its settings is one for all.
+        self._gear = gears[0]
         self._home = home
         self._clock = SystemClock()
         self._refused: str | None = "It is being tried whether agents can be isolated here."
         self._walls_stand = False
         self._walls_tried = False
-        self._looked = False
-        self._scheduler = Scheduler(gear, unfit=lambda: not self._walls_stand)
-        self._recovery = Recovery(gear, busy=lambda: self._scheduler.task_ids)
-        self._relay = Relay(gear)
+        self._scheduler = Scheduler(*gears, unfit=self._unfit)
         self._scheduling = Loop("scheduler", lambda: self._scheduler.tick(self._clock.now()), rest_s=_SCHEDULER_REST_S)
-        self._unblocker = Unblocker(gear)
-        self._unblocking = Loop("unblock", lambda: self._unblocker.tick(self._clock.now()), rest_s=_UNBLOCK_REST_S)
-        self._orders = Orders(gear)
-        self._ordering = Loop("orders", lambda: self._orders.tick(self._clock.now()), rest_s=_ORDERS_REST_S)
-        recovery_rest_s = min(_RECOVERY_REST_S, gear.settings.ttl_s / 2)
+        busy = self._busy
+        self._desks = {
+            gear.settings.instance_id: Desk(gear, webhook, busy=busy, wake=self.wake) for gear, webhook in forges
+        }
         seen_rest_s = min(_MOST_SEEN_REST_S, dead_after_s / 4)
-        self._recovering = Loop("recovery", lambda: self._recovery.tick(self._clock.now()), rest_s=recovery_rest_s)
         self._retention = retention
-        self._catchup = Catchup(gear, wake=self.wake)
-        self._reading = Loop("catchup", lambda: self._catchup.tick(self._clock.now()), rest_s=_CATCHUP_REST_S)
         self._others = (
-            self._reading,
+            *(loop for desk in self._desks.values() for loop in desk.first),
             Loop("retention", lambda: self._retention.tick(self._clock.now()), rest_s=_RETENTION_REST_S),
-            self._ordering,
-            Loop("relay", lambda: self._relay.tick(self._clock.now()), rest_s=_RELAY_REST_S),
             Loop("worker", self._say_alive, rest_s=seen_rest_s),
-            Loop("bot", self._ask_who_we_are, rest_s=_BOT_REST_S),
             Loop("walls", self._look_at_walls, rest_s=_WALLS_REST_S),
         )
 
     @property
     def standing(self) -> Standing:
         """How far the start has come, apart from the ledger."""
+        desks = self._desks.values()
         return Standing(
-            recovery="done" if self._looked or self._recovering.ticks > self._recovering.failures else "pending",
+            recovery="done" if all(desk.recovered for desk in desks) else "pending",
             isolation="proven" if self._walls_stand else "refused" if self._walls_tried else "pending",
-            forge="pending" if self._webhook.bot_id is None else "reached",
+            forge="reached" if all(desk.reached for desk in desks) else "pending",
             runs_refused=self._refused,
         )
 
@@ -100,24 +86,27 @@ class Duties:
             max_runs=gear.station.max_runs,
             refused=self._walls_tried and not self._walls_stand,
             loops={loop.name: LoopState(loop.ticks, loop.done, loop.failures, loop.age_s) for loop in self._loops},
-            forges={gear.settings.instance_id: ForgeState(gear.forge.asked, gear.forge.seconds)},
+            forges={
+                name: ForgeState(desk.gear.forge.asked, desk.gear.forge.seconds) for name, desk in self._desks.items()
+            },
         )
 
     @property
     def _loops(self) -> tuple[Loop, ...]:
-        return (*self._others, self._scheduling, self._recovering, self._unblocking)
+        return (*self._others, self._scheduling, *(loop for desk in self._desks.values() for loop in desk.later))
 
     def wake(self) -> None:
         """Says that something may be claimable, or that an operator wants something of a run or a worktree."""
         self._scheduling.wake()
-        self._unblocking.wake()
-        self._ordering.wake()
-        self._reading.wake()
+        for desk in self._desks.values():
+            desk.wake()
 
     async def run(self, stop: asyncio.Event) -> None:
         """Works until `stop` is set, then ends what is under way."""
         tasks = [asyncio.create_task(loop.run(stop), name=loop.name) for loop in self._others]
-        tasks.append(asyncio.create_task(self._work(stop), name="work"))
+        works = [self._work(desk, stop) for desk in self._desks.values()]
+        tasks += [asyncio.create_task(work, name="work") for work in works]
+        tasks.append(asyncio.create_task(self._scheduling.run(stop), name="scheduler"))
         stopping = asyncio.create_task(stop.wait())
         try:
             await asyncio.wait({stopping, *tasks}, return_when=asyncio.FIRST_COMPLETED)
@@ -127,32 +116,31 @@ class Duties:
             await stopping
             await self._close(tasks)
 
-    async def _work(self, stop: asyncio.Event) -> None:
-        await self._first_look()
-        await asyncio.gather(*(loop.run(stop) for loop in (self._scheduling, self._recovering, self._unblocking)))
+    async def _work(self, desk: Desk, stop: asyncio.Event) -> None:
+        await desk.first_look()
+        self._scheduling.wake()
+        await desk.work(stop)
 
-    async def _first_look(self) -> None:
-        # A claim leaves alone what recovery has not settled, so a look that fails must not end the daemon.
-        try:
-            self._recovering.done += await self._recovery.tick(self._clock.now())
-            self._recovering.ticks += 1
-            self._looked = True
-        except Exception as error:  # noqa: BLE001 - the loop looks again
-            _log.warning("recovery.postponed", error=str(error), exc_info=error)
+    def _unfit(self, forge: str) -> bool:
+        # Nothing is claimed for a forge before its first look; another forge's look may hang.
+        return not self._walls_stand or not self._desks[forge].begun
+
+    def _busy(self) -> frozenset[str]:
+        return self._scheduler.task_ids
 
     async def _close(self, tasks: list[asyncio.Task[None]]) -> None:
         try:
-            self._catchup.close()
+            for desk in self._desks.values():
+                desk.closing()
             async with asyncio.timeout(_CLOSE_S):
                 await self._scheduler.close()
                 await asyncio.wait(tasks)
-                await self._relay.close()
+                for desk in self._desks.values():
+                    await desk.close()
         except TimeoutError:
             _log.warning("daemon.left_to_recovery", tasks=sorted(self._scheduler.task_ids))
             # A command that waits for a silent forge would keep the home for as long as git may take.
             self._gear.git.close()
-        except StationmasterError as error:
-            _log.warning("daemon.left_to_recovery", error=str(error))
         for task in tasks:
             task.cancel()
         for ended in await asyncio.gather(*tasks, return_exceptions=True):
@@ -192,10 +180,4 @@ class Duties:
         except Stale:
             # The home's lock makes this impossible but for a copied home; whoever came later is right.
             _log.error("worker.superseded", worker=station.worker_id)
-        return 0
-
-    async def _ask_who_we_are(self) -> int:
-        if self._webhook.bot_id is None:
-            self._webhook.bot_id = await self._gear.bot_id()
-            _log.info("forge.reached", bot=self._gear.settings.bot_login, bot_id=self._webhook.bot_id)
         return 0

@@ -100,7 +100,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Gitea:
-    """`[gitea]`: the one Gitea instance and who may ask there."""
+    """`[gitea]`, or one `[gitea.instances.<id>]` with what it inherits: a forge and who may ask there."""
 
     base_url: str
     host_ref: str
@@ -216,7 +216,9 @@ class Config:
     """The effective configuration of one home; `source` is the file a sentence should name."""
 
     source: Path
+    # The forge `default`, and what the others inherit.
     gitea: Gitea
+    instances: Mapping[str, Gitea]
     workspace: Workspace
     git: GitLimits
     codex: Codex
@@ -229,5 +231,6 @@ class Config:
 
     def secrets(self) -> tuple[Secret, ...]:
         """Every secret that is referred to."""
-        found = (self.gitea.token_ref, self.gitea.webhook_secret_ref, self.codex.api_key, self.database.url)
-        return tuple(secret for secret in found if secret is not None)
+        forges = (self.gitea, *self.instances.values())
+        found = [secret for forge in forges for secret in (forge.token_ref, forge.webhook_secret_ref)]
+        return tuple(secret for secret in (*found, self.codex.api_key, self.database.url) if secret is not None)

@@ -33,6 +33,7 @@ from stationmaster.gitea.webhook import Webhook
 from stationmaster.inbox import actions as inbox
 from stationmaster.jobs import actions as jobs
 from stationmaster.ledger.ledger import Ledger, PostgresSettings, Slice
+from stationmaster.ledger.tx import Reader
 from stationmaster.ops import config as configuration
 from stationmaster.ops import config_text, upkeep
 from stationmaster.ops.backup import create, proof, restore
@@ -63,6 +64,11 @@ _MOST_RUNS = 8
 _CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 
+def open_by_forge(reader: Reader) -> Mapping[str, int]:
+    """Returns how many tasks that are not at their end each forge has."""
+    return gitea.open_by_forge(reader)
+
+
 def open_ledger(config: Config, home: Home, clock: Clock) -> Ledger:
     """Opens the ledger that the configuration names; refuses one that a restore has only begun."""
     restore.unfinished(home)
@@ -91,12 +97,13 @@ def codex_settings(config: Config) -> CodexSettings:
     )
 
 
-def gitea_settings(config: Config) -> GiteaSettings:
-    """Returns what the Gitea slice needs to know; only for a configuration that names a forge."""
-    given = config.gitea
-    if given.token_ref is None or given.webhook_secret_ref is None:
+def gitea_settings(config: Config, forge: str) -> GiteaSettings:
+    """Returns what the Gitea slice needs to know of one of the configured forges."""
+    given = configuration.forges(config).get(forge)
+    if given is None or given.token_ref is None or given.webhook_secret_ref is None:
         raise Bug("BUG: the Gitea slice was wired without a forge.")
     return GiteaSettings(
+        instance_id=forge,
         base_url=given.base_url,
         host_ref=given.host_ref,
         token=given.token_ref,
@@ -130,6 +137,11 @@ def gitea_settings(config: Config) -> GiteaSettings:
     )
 
 
+def all_gitea_settings(config: Config) -> list[GiteaSettings]:
+    """Returns the settings of every configured forge, `default` first."""
+    return [gitea_settings(config, forge) for forge in configuration.forges(config)]
+
+
 def station(config: Config, home: Home, worker_id: str, incarnation: str) -> Station:
     """Returns who this worker is and what its runs may use."""
     return Station(
@@ -158,9 +170,8 @@ def memory() -> int:
         return machine
 
 
-def gear(config: Config, home: Home, port: LedgerPort, at: Station) -> Gear:
-    """Builds what the work on a task uses; `gear.forge` is to be closed on the loop that used it."""
-    settings = gitea_settings(config)
+def gears(config: Config, home: Home, port: LedgerPort, at: Station) -> list[Gear]:
+    """Builds what the work on tasks uses, for each forge; `gear.forge` is to be closed on the loop that used it."""
     for folder in (config.workspace.root, home.runs, home.git):
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -171,15 +182,20 @@ def gear(config: Config, home: Home, port: LedgerPort, at: Station) -> Gear:
                 code="invalid_configuration",
                 hint="Name a folder that this user can write.",
             ) from error
-    return Gear(
-        port=port,
-        settings=settings,
-        station=at,
-        forge=Forge(settings.base_url, settings.token, timeout_s=settings.forge_timeout_s),
-        git=Git(timeout_s=config.git.timeout_s, lock_wait_s=config.git.lock_wait_s, home=home.git),
-        layout=Layout(root=config.workspace.root, runs=home.runs),
-        codex=codex_settings(config),
-    )
+    git = Git(timeout_s=config.git.timeout_s, lock_wait_s=config.git.lock_wait_s, home=home.git)
+    layout, codex = Layout(root=config.workspace.root, runs=home.runs), codex_settings(config)
+    return [
+        Gear(
+            port=port,
+            settings=settings,
+            station=at,
+            forge=Forge(settings.base_url, settings.token, timeout_s=settings.forge_timeout_s),
+            git=git,
+            layout=layout,
+            codex=codex,
+        )
+        for settings in all_gitea_settings(config)
+    ]
 
 
 def webhook_door(
@@ -211,13 +227,15 @@ def webhook_door(
 
 def site(config: Config, home: Home, port: LedgerPort, wake: Callable[[], None]) -> Site:
     """Returns what the commands of the doors work on."""
-    settings = gitea_settings(config) if configuration.has_forge(config) else None
+    forges = all_gitea_settings(config)
     backup = upkeep.backup(config, home, SLICES, port)
 
     async def retain(dry_run: bool) -> dict[str, int]:
         return await retention(config, home, port).everything(dry_run=dry_run)
 
-    return Site(port, wake, settings, config.workspace.root, backup=backup, retain=retain)
+    first = forges[0] if forges else None
+    root = config.workspace.root
+    return Site(port, wake, first, root, backup=backup, retain=retain, others=tuple(forges[1:]))
 
 
 def metrics(

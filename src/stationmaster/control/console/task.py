@@ -130,7 +130,8 @@ def _acts(shown: Mapping[str, Any]) -> list[str]:
 
 def _links(frame: Frame, shown: Mapping[str, Any]) -> dict[str, Any]:
     """Returns where the forge shows what a task is about; empty while no forge is configured."""
-    gitea, repository = frame.console.site.gitea, shown["repository"]
+    repository = shown["repository"]
+    gitea = frame.console.site.forge(repository.instance_id)
     if gitea is None or not gitea.base_url.startswith(("http://", "https://")):
         return {"thread": "", "comment": "", "commit": "", "pull": ""}
     base = f"{gitea.base_url.rstrip('/')}/{repository.owner}/{repository.name}"

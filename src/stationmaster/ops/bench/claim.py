@@ -106,7 +106,7 @@ def _field(rows: int, folder: Path, url: str | None, report: Report) -> Iterator
 
 
 def _due(reader: Reader) -> list[str]:
-    return store.due_repositories(reader, seed.WORKER, _FREE_SLOTS)
+    return list(store.due_repositories(reader, "default", seed.WORKER, _FREE_SLOTS))
 
 
 def _put_back(tx: Tx, task_id: str, lease: Lease, settings: GiteaSettings) -> Task:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from stationmaster.errors import Invalid
 from stationmaster.ops import config as configuration
@@ -19,6 +21,7 @@ _HOST = "Look at the machine's log; a disk or a network folder may hang."
 _STORE = "Look at the database settings and the disk."
 _CODEX = "See the lines about home, bubblewrap and codex first."
 _FORGE = "See the line about the forge first."
+_MCP = "See gitea.mcp.command."
 
 
 def examine(place: Home, say: Callable[[Finding], None], *, spend: bool = False) -> bool:
@@ -80,11 +83,20 @@ def _checks(place: Home, config: Config, *, spend: bool) -> Iterator[Check]:
     # The check itself gives up before this, and ends the agent first.
     seconds = 4 * agent.TURN_S
     yield Check("codex login", partial(agent.login, place, config, spend=spend), seconds, _CODEX)
-    if config.gitea.base_url:
-        yield Check("forge", partial(forge.answers, config), _SOON, _FORGE)
-        yield Check("token", partial(forge.bot, config), _LATER, _FORGE)
-        yield Check("gitea-mcp", partial(forge.bridge, place, config), _LATER, "See gitea.mcp.command.")
-        yield Check("permission", partial(forge.permissions, place, config), _LONG, _FORGE)
+    first = (configuration.DEFAULT,) if config.gitea.base_url else ()
+    for name in (*first, *config.instances):
+        # What is found of another forge says which.
+        of = "" if name == configuration.DEFAULT else f" of {name}"
+        yield Check(f"forge{of}", partial(_of, of, forge.answers, config, name), _SOON, _FORGE)
+        yield Check(f"token{of}", partial(_of, of, forge.bot, config, name), _LATER, _FORGE)
+        yield Check(f"gitea-mcp{of}", partial(_of, of, forge.bridge, place, config, name), _LATER, _MCP)
+        permissions = partial(_of, of, forge.permissions, place, config, name)
+        yield Check(f"permission{of}", permissions, _LONG, _FORGE)
+
+
+def _of(which: str, look: Callable[..., Iterator[Finding]], *args: Any) -> Iterator[Finding]:
+    for finding in look(*args):
+        yield replace(finding, name=f"{finding.name}{which}")
 
 
 def _ledger(place: Home, config: Config) -> Iterator[Check]:

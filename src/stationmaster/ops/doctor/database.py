@@ -35,6 +35,7 @@ class Known:
     owner: str
     name: str
     native_id: int
+    instance_id: str = "default"
 
 
 def located(place: Home, config: Config) -> Path | PostgresSettings | None:

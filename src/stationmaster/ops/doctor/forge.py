@@ -23,7 +23,7 @@ from stationmaster.ops.doctor import database
 from stationmaster.ops.doctor.database import Known
 from stationmaster.ops.doctor.report import Finding, fail, ok, warn
 from stationmaster.ops.home import Home
-from stationmaster.ops.settings import Config
+from stationmaster.ops.settings import Config, Gitea
 from stationmaster.redact import Secret
 
 _WAIT_S = 10.0
@@ -38,24 +38,20 @@ _PAYLOAD = (
 
 def secrets(config: Config) -> Iterator[Finding]:
     """Tells whether every secret can be read, says something, and is ours alone."""
-    named = {
-        "gitea.token_ref": config.gitea.token_ref,
-        "gitea.webhook_secret_ref": config.gitea.webhook_secret_ref,
-        "codex.api_key": config.codex.api_key,
-        "database.url": config.database.url,
-    }
+    named = configuration.named_secrets(config)
     found = [finding for key, secret in named.items() if secret for finding in _secret(key, secret)]
     yield from found
     if not found:
         yield ok("secrets", "Every secret that is referred to can be read, and none is empty.")
 
 
-def bridge(place: Home, config: Config) -> Iterator[Finding]:
+def bridge(place: Home, config: Config, forge: str = configuration.DEFAULT) -> Iterator[Finding]:
     """Tells whether the gitea-mcp of official mode works, by starting it as before a turn."""
-    if config.gitea.reply_mode != "official" or not configuration.has_forge(config):
+    given = configuration.forges(config).get(forge)
+    if given is None or given.reply_mode != "official":
         return
     at = replace(wiring.station(config, place, "doctor", "doctor"), runs=place.path)
-    settings = wiring.gitea_settings(config)
+    settings = wiring.gitea_settings(config, forge)
     found = asyncio.run(mcp.probe(settings, at, f"doctor-mcp-{os.getpid()}"))
     yield ok("gitea-mcp", f"{found.program} {found.version} greets back and writes comments by {found.tool.name}.")
 
@@ -74,10 +70,12 @@ def _secret(key: str, secret: Secret) -> Iterator[Finding]:
         yield warn("secrets", f"{key} refers to {name}, which other users may open.", f"Run: chmod 600 {name}")
 
 
-def answers(config: Config) -> Iterator[Finding]:
+def answers(config: Config, forge: str = configuration.DEFAULT) -> Iterator[Finding]:
     """Tells whether the forge answers, in which version, and whether its clock agrees with ours."""
-    url = config.gitea.base_url
-    advice = "Check gitea.base_url, and that this machine reaches it directly: proxies of the environment are not used."
+    url, section = _given(config, forge).base_url, configuration.section_of(forge)
+    advice = (
+        f"Check {section}.base_url, and that this machine reaches it directly: proxies of the environment are not used."
+    )
     began = time.time()
     try:
         with httpx.Client(follow_redirects=False, trust_env=False, timeout=_WAIT_S) as client:
@@ -87,7 +85,7 @@ def answers(config: Config) -> Iterator[Finding]:
         return
     ours = (began + time.time()) / 2
     if answer.is_redirect:
-        yield fail("forge", f"{url} redirects its own API.", "Set gitea.base_url to the address it redirects to.")
+        yield fail("forge", f"{url} redirects its own API.", f"Set {section}.base_url to the address it redirects to.")
     elif answer.status_code in (401, 403):
         yield ok("forge", f"{url} answers, and shows its version to its users only.")
     elif (version := _version(answer)) is not None:
@@ -95,6 +93,10 @@ def answers(config: Config) -> Iterator[Finding]:
     else:
         yield fail("forge", f"{url} answers with status {answer.status_code}, not as a Gitea does.", advice)
     yield from _clock(answer.headers.get("date", ""), ours)
+
+
+def _given(config: Config, forge: str) -> Gitea:
+    return config.gitea if forge == configuration.DEFAULT else config.instances[forge]
 
 
 def _version(answer: httpx.Response) -> str | None:
@@ -120,21 +122,22 @@ def _clock(date: str, ours: float) -> Iterator[Finding]:
         yield ok("forge clock", f"The forge's clock and ours differ by less than {abs(ahead) + 1:.0f} s.")
 
 
-def bot(config: Config) -> Iterator[Finding]:
+def bot(config: Config, forge: str = configuration.DEFAULT) -> Iterator[Finding]:
     """Tells whose the token is."""
-    token, wanted = config.gitea.token_ref, config.gitea.bot_login
+    given = _given(config, forge)
+    token, wanted, key = given.token_ref, given.bot_login, f"{configuration.section_of(forge)}.bot_login"
     if token is None:
         return
     try:
-        user = _run(_whose(config, token))
+        user = _run(_whose(given, token))
     except Denied as error:
         yield fail("token", error.message, _SCOPES)
         return
     if user.name.lower() != wanted.lower():
         yield fail(
             "token",
-            f"The token belongs to {user.name}, and gitea.bot_login is {wanted}.",
-            "Take a token of the bot, or set gitea.bot_login to whose it is.",
+            f"The token belongs to {user.name}, and {key} is {wanted}.",
+            f"Take a token of the bot, or set {key} to whose it is.",
         )
     elif user.is_admin:
         yield warn(
@@ -146,18 +149,20 @@ def bot(config: Config) -> Iterator[Finding]:
         yield ok("token", f"The token belongs to the bot {user.name} (id {user.id}).")
 
 
-def permissions(place: Home, config: Config) -> Iterator[Finding]:
-    """Tells of each known repository whether the bot may work there, and how it learns who may ask."""
-    token = config.gitea.token_ref
+def permissions(place: Home, config: Config, forge: str = configuration.DEFAULT) -> Iterator[Finding]:
+    """Tells of each known repository of a forge whether the bot may work there, and how it learns who may ask."""
+    given = _given(config, forge)
+    token = given.token_ref
     if token is None:
         return
-    known = [each for each in database.repositories(place, config) if each.state != "disabled"]
+    all_known = database.repositories(place, config)
+    known = [each for each in all_known if each.state != "disabled" and each.instance_id == forge]
     if not known:
         yield ok("permission", "No enabled repository has asked for anything yet.")
     for repository in known:
         name = f"permission {repository.owner}/{repository.name}"
         try:
-            yield from _run(_permission(config, token, repository, name))
+            yield from _run(_permission(given, token, repository, name))
         except Moved as moved:
             yield warn(name, moved.message, "Nothing to do: the next event or task records it.")
         except (Denied, NotFound) as error:
@@ -167,16 +172,16 @@ def permissions(place: Home, config: Config) -> Iterator[Finding]:
             yield fail(name, error.message, "Give the bot write permission there, or `stationmaster repo disable` it.")
 
 
-async def _permission(config: Config, token: Secret, known: Known, name: str) -> list[Finding]:
+async def _permission(given: Gitea, token: Secret, known: Known, name: str) -> list[Finding]:
     ref = RepoRef(known.owner, known.name, known.native_id)
-    async with Forge(config.gitea.base_url, token, timeout_s=_WAIT_S) as forge:
+    async with Forge(given.base_url, token, timeout_s=_WAIT_S) as forge:
         repository = await forge.get_repository(ref)
         may = repository.permissions or Permissions()
         if repository.archived:
             return [warn(name, "The repository is archived.", "Nothing can be written there: disable it.")]
-        if config.gitea.push != "off" and not may.push:
+        if given.push != "off" and not may.push:
             return [fail(name, "The bot may not push there.", "Give it write permission, or set gitea.push off.")]
-        if config.gitea.allow == "list":
+        if given.allow == "list":
             return [ok(name, "The bot may work there; gitea.allow_list says who may ask.")]
         try:
             await forge.permission(ref, repository.owner.name)
@@ -188,8 +193,8 @@ async def _permission(config: Config, token: Secret, known: Known, name: str) ->
     return [ok(name, "The bot may work there and asks the forge who may ask.")]
 
 
-async def _whose(config: Config, token: Secret) -> User:
-    async with Forge(config.gitea.base_url, token, timeout_s=_WAIT_S) as forge:
+async def _whose(given: Gitea, token: Secret) -> User:
+    async with Forge(given.base_url, token, timeout_s=_WAIT_S) as forge:
         return await forge.get_user()
 
 

@@ -41,4 +41,4 @@ SELECT repo_key FROM gitea_repository WHERE state = 'blocked' ORDER BY repo_key 
 SELECT reason, updated_by FROM gitea_control WHERE state = 'paused' ORDER BY id LIMIT 1;
 
 -- name: repositories :many
-SELECT state, owner, name, native_id FROM gitea_repository ORDER BY updated_at DESC, id LIMIT :limit;
+SELECT state, owner, name, native_id, instance_id FROM gitea_repository ORDER BY updated_at DESC, id LIMIT :limit;

@@ -37,7 +37,7 @@ def test_equal_json_with_other_blanks_is_not_the_signed_text() -> None:
 
 @pytest.mark.parametrize("value", [None, "", "  ", "sha256=", "0" * 64, "é" * 64, "x", "\x00", "a" * 10_000])
 def test_a_missing_or_strange_signature_is_refused(value: str | None) -> None:
-    headers = {k: v for k, v in ISSUE.headers.items() if k != "X-Gitea-Signature"}
+    headers = {k: v for k, v in ISSUE.headers.items() if "Signature" not in k}
     if value is not None:
         headers["X-Gitea-Signature"] = value
     assert signature.verified(headers, ISSUE.body, [SECRET]) is None
@@ -53,6 +53,21 @@ def test_forgejo_alone_is_accepted_but_an_empty_gitea_signature_hides_nothing() 
     assert signature.verified({"X-Forgejo-Signature": good}, ISSUE.body, [SECRET]) == ISSUE.body
     both = {"X-Gitea-Signature": "", "X-Forgejo-Signature": good}
     assert signature.verified(both, ISSUE.body, [SECRET]) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "prefix"),
+    [("X-Forgejo-Signature", ""), ("X-Gogs-Signature", ""), ("X-Hub-Signature-256", "sha256=")],
+)
+def test_every_family_of_forges_names_the_same_digest(name: str, prefix: str) -> None:  # GW-R-048
+    good = ISSUE.headers["X-Gitea-Signature"]
+    assert signature.verified({name: prefix + good}, ISSUE.body, [SECRET]) == ISSUE.body
+    for wrong in ("", prefix, prefix + "0" * 64, "sha1=" + good, prefix + prefix + "x"):
+        assert signature.verified({name: wrong}, ISSUE.body, [SECRET]) is None
+    # An older digest under another name is none.
+    assert signature.verified({"X-Hub-Signature": "sha256=" + good}, ISSUE.body, [SECRET]) is None
+    # What a better-known name says is not mended by this one.
+    assert signature.verified({"X-Gitea-Signature": "0" * 64, name: prefix + good}, ISSUE.body, [SECRET]) is None
 
 
 def test_an_empty_secret_accepts_nothing_not_even_its_own_signature() -> None:

@@ -88,6 +88,15 @@ async def test_a_forge_that_answers_says_its_version_and_time(world: World, tmp_
     assert found[1].startswith("ok    forge clock: The forge's clock and ours differ by less than ")
 
 
+async def test_a_forgejo_is_said_to_be_one(world: World, tmp_path: Path) -> None:
+    world.admin.settings(dialect="forgejo")
+    line = look(forge.answers(configured(tmp_path, world).config))[0]
+    assert (
+        line
+        == f"ok    forge: {world.standin.url} answers; it is Forgejo 11.0.1, which keeps to the API of Gitea 1.22.0."
+    )
+
+
 def test_a_forge_that_is_not_there_is_said(tmp_path: Path) -> None:
     here = patient(tmp_path / "home", '[gitea]\nbase_url = "http://127.0.0.1:9"')
     line = one(forge.answers(here.config))

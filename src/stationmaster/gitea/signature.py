@@ -13,8 +13,10 @@ from urllib.parse import unquote_to_bytes
 FORM = "application/x-www-form-urlencoded"
 JSON = "application/json"
 
-# Forgejo sends its own names beside Gitea's; a proxy may keep only one family.
-_SIGNATURES = ("x-gitea-signature", "x-forgejo-signature")
+# The same digest under the names of every family: Forgejo sends its own beside Gitea's, both send those of Gogs and of
+# GitHub, and a proxy may keep only one. The first that is there decides, also when it is empty.
+_SIGNATURES = ("x-gitea-signature", "x-forgejo-signature", "x-gogs-signature", "x-hub-signature-256")
+_PREFIX = "sha256="
 _ABSENT = "0" * 64
 
 
@@ -49,7 +51,7 @@ def header(headers: Mapping[str, str]) -> str:
     have = lowered(headers)
     for name in _SIGNATURES:
         if name in have:
-            return have[name]
+            return have[name].removeprefix(_PREFIX) if name == "x-hub-signature-256" else have[name]
     return ""
 
 

@@ -53,6 +53,20 @@ def test_without_a_secret_the_signature_headers_are_empty(world: World, receiver
     assert "Authorization" not in delivery["request"]["headers"]
 
 
+def test_as_forgejo_it_adds_names_of_its_own_and_tells_no_target(world: World, receiver: Receiver, number: int) -> None:
+    world.admin.settings(dialect="forgejo")
+    world.admin.hook(receiver.url, repo=REPO, secret="s3")
+    world.admin.comment(REPO, number, "bob", "hi")
+    world.settled()
+    (hit,) = receiver.hits
+    signed = hmac.new(b"s3", hit.body, hashlib.sha256).hexdigest()
+    for family in ("Forgejo", "Gitea", "Gogs"):
+        assert hit.headers[f"X-{family}-Signature"] == signed
+        assert hit.headers[f"X-{family}-Event-Type"] == "issue_comment"
+    assert hit.headers["X-Hub-Signature-256"] == f"sha256={signed}"
+    assert not [name for name in hit.headers if name.endswith("Target-Type")]
+
+
 def test_the_history_keeps_request_and_answer(world: World, receiver: Receiver, number: int) -> None:
     receiver.answer = (503, {"X-Why": "busy"}, b"come back later")
     hook = world.admin.hook(receiver.url, repo=REPO, secret="s3")

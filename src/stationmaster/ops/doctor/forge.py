@@ -89,7 +89,11 @@ def answers(config: Config, forge: str = configuration.DEFAULT) -> Iterator[Find
     elif answer.status_code in (401, 403):
         yield ok("forge", f"{url} answers, and shows its version to its users only.")
     elif (version := _version(answer)) is not None:
-        yield ok("forge", f"{url} answers; its version is {version}.")
+        own, forgejo, gitea = version.partition("+gitea-")
+        said = (
+            f"it is Forgejo {own}, which keeps to the API of Gitea {gitea}" if forgejo else f"its version is {version}"
+        )
+        yield ok("forge", f"{url} answers; {said}.")
     else:
         yield fail("forge", f"{url} answers with status {answer.status_code}, not as a Gitea does.", advice)
     yield from _clock(answer.headers.get("date", ""), ours)

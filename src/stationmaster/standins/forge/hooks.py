@@ -45,24 +45,28 @@ def signatures(secret: str, payload: bytes) -> tuple[str, str]:
     return hmac.new(key, payload, hashlib.sha1).hexdigest(), hmac.new(key, payload, hashlib.sha256).hexdigest()
 
 
-def headers_of(hook: Row, delivery: Row, target_type: str) -> dict[str, str]:
-    """Returns the headers of a delivery in Gitea's spelling and order."""
+def headers_of(hook: Row, delivery: Row, target_type: str, *, forgejo: bool = False) -> dict[str, str]:
+    """Returns the headers of a delivery in Gitea's spelling and order, or as Forgejo 11 sends them.
+
+    Forgejo adds names of its own and says nothing of the kind of target.
+    """
     sha1, sha256 = signatures(hook["secret"], str(delivery["payload"]).encode())
     form = hook["content_type"] == "form"
     ids = (("Delivery", delivery["uuid"]), ("Event", delivery["event"]), ("Event-Type", delivery["event_type"]))
-    target = ("Hook-Installation-Target-Type", target_type)
+    target = () if forgejo else (("Hook-Installation-Target-Type", target_type),)
     found = {
         "User-Agent": "Go-http-client/1.1",
         "Content-Type": "application/x-www-form-urlencoded" if form else "application/json",
         "Accept-Encoding": "gzip",
     }
     for family, parts in (
-        ("Gitea", (*ids, ("Signature", sha256), target)),
+        *((("Forgejo", (*ids, ("Signature", sha256))),) if forgejo else ()),
+        ("Gitea", (*ids, ("Signature", sha256), *target)),
         ("Gogs", (*ids, ("Signature", sha256))),
     ):
         found.update({f"X-{family}-{name}": value for name, value in parts})
     found.update({"X-Hub-Signature": f"sha1={sha1}", "X-Hub-Signature-256": f"sha256={sha256}"})
-    found.update({f"X-GitHub-{name}": value for name, value in (*ids, target)})
+    found.update({f"X-GitHub-{name}": value for name, value in (*ids, *target)})
     return found
 
 
@@ -129,6 +133,10 @@ class Hooks:
             self._threads.add(thread)
             thread.start()
 
+    @property
+    def _forgejo(self) -> bool:
+        return self.store.setting("dialect") == "forgejo"
+
     def _waiting(self) -> bool:
         return self.store.one("SELECT 1 FROM delivery WHERE state='waiting' LIMIT 1") is not None
 
@@ -188,7 +196,7 @@ class Hooks:
         if hook is None or not hook["active"]:
             self._finish(delivery, "skipped")
             return
-        headers = headers_of(hook, delivery, self._target_type(hook))
+        headers = headers_of(hook, delivery, self._target_type(hook), forgejo=self._forgejo)
         payload = str(delivery["payload"])
         if action["kind"] == "bad_signature":
             headers = {name: value[:-4] + "0000" if "Signature" in name else value for name, value in headers.items()}

@@ -14,6 +14,8 @@ from stationmaster.standins.forge.wire import ApiError, Response, as_json, not_f
 
 routes = Routes()
 VERSION = "1.25.5"
+# What Forgejo says at Gitea's address: its own version and the Gitea whose API it keeps to.
+FORGEJO_VERSION = "11.0.1+gitea-1.22.0"
 PERMISSION_REFUSED = (
     "Only admins can query all permissions, repo admins can query all repo permissions, collaborators can query only "
     "their own"
@@ -24,7 +26,9 @@ HOOKS = f"{REPO}/hooks"
 @routes("GET", "/version", "misc")
 def version(call: Call) -> Response:
     """Returns the version this server speaks."""
-    return as_json(200, {"version": call.api.store.setting("version", VERSION)})
+    store = call.api.store
+    usual = FORGEJO_VERSION if store.setting("dialect") == "forgejo" else VERSION
+    return as_json(200, {"version": store.setting("version") or usual})
 
 
 @routes("GET", "/settings/api", "misc")

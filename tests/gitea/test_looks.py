@@ -20,6 +20,12 @@ def new_issue(world: World) -> tuple[str, int]:
     return "issue", world.admin.issue(REPO, ASKER, "Another", f"@{BOT} do this")
 
 
+def reworded_issue(world: World) -> tuple[str, int]:
+    # Older than anything that is read by itself now.
+    world.admin.edit_issue(REPO, world.issue, ASKER, body=f"@{BOT} do this")
+    return "issue", world.issue
+
+
 def new_pull(world: World) -> tuple[str, int]:
     return "pull_request", pull(world, f"@{BOT} do this")
 
@@ -45,7 +51,7 @@ async def delivered(world: World, hook: int) -> list[dict[str, Any]]:
     return [{"status": reply.status, **reply.body} for reply in told]
 
 
-@pytest.mark.parametrize("write", [new_issue, new_pull, review, remark])
+@pytest.mark.parametrize("write", [new_issue, reworded_issue, new_pull, review, remark])
 async def test_what_its_event_does_not_say_is_read_and_asked_once(world: World, write: Any) -> None:
     # GW-R-050, GW-R-022
     catchup = started(world, settle_s=300.0)
@@ -63,4 +69,19 @@ async def test_what_its_event_does_not_say_is_read_and_asked_once(world: World, 
     for hook in hooks:
         await delivered(world, hook)
     await read(world, catchup, after_s=3600)
+    assert len(await tasks(world)) == 1
+
+
+async def test_a_mention_that_an_edit_brings_is_asked_once_by_event_and_by_reading(world: World) -> None:
+    # GW-R-022
+    catchup = started(world)
+    await read(world, catchup)
+    secret = world.gear.settings.webhook_secrets[0].reveal()
+    hook = world.admin.hook("http://127.0.0.1:9", repo=REPO, secret=secret, events=EVENTS)
+    comment = world.admin.comment(REPO, world.issue, ASKER, "never mind")
+    world.admin.edit_comment(comment, ASKER, f"@{BOT} now I ask")
+    world.admin.edit_comment(comment, ASKER, f"@{BOT} now I ask more")
+    assert [each.get("state") for each in await delivered(world, hook)] == [None, "queued", None]
+    world.clock.advance(60)
+    await read(world, catchup)
     assert len(await tasks(world)) == 1

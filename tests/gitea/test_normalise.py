@@ -51,7 +51,6 @@ IGNORED = {
     "issue_comment_deleted_user_ghost": codes.COMMENT_EDITED,
     "pull_comment_edited": codes.COMMENT_EDITED,
     "pull_pending_review_comment_edited": codes.DRAFT_REVIEW_COMMENT,
-    "issues_edited_body_adds_mention": codes.NOT_A_COMMENT,
     "issues_edited_title": codes.NOT_A_COMMENT,
     "push_test_delivery": codes.TEST_DELIVERY,
 }
@@ -62,6 +61,7 @@ UNREAD = {
     "pull_review_approved": "pull_request",
     "pull_review_rejected": "pull_request",
     "issues_opened_mention": "issue",
+    "issues_edited_body_adds_mention": "issue",
     "pull_request_opened_mention_fork": "pull_request",
     "pull_request_opened_head_repo_deleted": "pull_request",
 }

@@ -11,16 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stationmaster.gitea import codes
-from stationmaster.gitea.normalise import (
-    Ignored,
-    Normalised,
-    Rejected,
-    Unasked,
-    ask,
-    host_of,
-    normalise,
-    valid_name,
-)
+from stationmaster.gitea.normalise import Ignored, Normalised, Rejected, host_of, normalise, valid_name
+from stationmaster.gitea.triggers import Unasked, ask
 from tests.gitea.samples import ALL, payload
 from tests.gitea.test_normalise import ISSUE, PULL, RULES, changed, put, read
 

@@ -312,7 +312,7 @@ class Catchup:
     async def _rules(self) -> Rules:
         settings = self._gear.settings
         hosts = frozenset(host for host in (host_of(settings.base_url),) if host)
-        return Rules(hosts, settings.bot_login, await self._gear.bot_id(), self._instance)
+        return Rules(hosts, settings.bot_login, await self._gear.bot_id(), self._instance, settings.triggers)
 
     # --- wishes ---
 

@@ -54,6 +54,7 @@ NOT_A_COMMENT: Final = _code("not_a_comment", "the event is not a comment", "该
 REVIEW_EVENT: Final = _code("review_event", "the review does not say where it stands", "评审事件缺少位置信息")
 TEST_DELIVERY: Final = _code("test_delivery", "test delivery received", "已收到测试投递")
 COMMENT_EDITED: Final = _code("comment_edited", "edited comments do not start tasks", "编辑评论不会触发任务")
+TRIGGER_OFF: Final = _code("trigger_off", "this kind of mention starts nothing here", "此类提及不会触发任务")
 COMMENT_DELETED: Final = _code("comment_deleted", "deleted comments do not start tasks", "删除评论不会触发任务")
 ACTION_NOT_CREATED: Final = _code("action_not_created", "only new comments start tasks", "只有新评论才会触发任务")
 DRAFT_REVIEW_COMMENT: Final = _code(

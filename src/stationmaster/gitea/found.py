@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 
 from stationmaster import clock
 from stationmaster.clock import MICROS
-from stationmaster.gitea import normalise, payload, wire
+from stationmaster.gitea import normalise, payload, triggers, wire
 from stationmaster.gitea.client import Forge, RepoRef
 from stationmaster.gitea.closed_event import Closed
-from stationmaster.gitea.normalise import Normalised, Origin, Repo, Rules, Unusable, text_of
+from stationmaster.gitea.normalise import Normalised, Repo, Rules, Unusable, text_of
+from stationmaster.gitea.triggers import Origin
 
 ROUTE = "read"
 PENDING = "PENDING"
@@ -95,7 +96,9 @@ def asks(words: Words, rules: Rules) -> str | None:
     # Remarks of a review that is not submitted stand on the page of its files.
     if who.id == normalise.GHOST or normalise.is_bot(who, rules) or "/files#" in words.html_url:
         return None
-    asked = normalise.ask(text_of(words.body), rules.bot_login)
+    if not rules.starts(words.origin, edited=words.version > 0):
+        return None
+    asked = triggers.ask(text_of(words.body), rules.bot_login)
     return asked if isinstance(asked, str) else None
 
 

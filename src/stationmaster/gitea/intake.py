@@ -51,7 +51,8 @@ def admit(tx: Tx, said: Normalised, settings: GiteaSettings) -> Taken | Ordered:
     Raises RepositoryDisabled, and Stale when a rival took the same at this very moment: try again.
     """
     one_at_a_time(tx, said)
-    asked = tx.one(Q.trigger, **_content_key(said))
+    # What was asked in any wording is known: an edit starts something only when its mention is new.
+    asked = tx.one(Q.trigger, **{**_content_key(said), "version": 0})
     if asked is not None:
         return Taken(store.task(tx, asked["task_id"]), "known")
     word = order_words.word_of(said.instruction)
@@ -86,7 +87,7 @@ def one_at_a_time(tx: Tx, said: Normalised) -> None:
 
 def _order(tx: Tx, said: Normalised, settings: GiteaSettings, word: Word) -> Taken | Ordered:
     """Takes an order; a retry of a task that has ended is a new task, whose author is checked like any other's."""
-    if tx.one(Q.order_by_key, **_content_key(said)) is not None:
+    if tx.one(Q.order_by_key, **{**_content_key(said), "version": 0}) is not None:
         return Ordered(word, "known")
     repository = registry.registered(tx, said)
     if repository.state == "disabled" and word != "stop":

@@ -18,6 +18,9 @@ from stationmaster.ledger.tx import HotTx, Reader, Tx
 
 Q = queries.load("stationmaster.gitea", "reading.sql")
 
+# Ends the reason of a wish whose text was changed, which may be older than what is read otherwise.
+EDITED = "edited"
+
 _FIRST_DELAY_S = 5
 _LONGEST_DELAY_S = 600
 

@@ -15,16 +15,16 @@ from urllib.parse import urlsplit
 import msgspec
 
 from stationmaster import clock
-from stationmaster.gitea import closed_event, codes, mention, payload, signature
+from stationmaster.clock import MICROS
+from stationmaster.gitea import closed_event, codes, payload, signature, triggers
 from stationmaster.gitea.closed_event import Closed
 from stationmaster.gitea.payload import Permissions
+from stationmaster.gitea.triggers import TRIGGERS, Origin, Trigger, Unasked, ask
 
 ISSUE: Final = "issue"
 PULL: Final = "pull_request"
 ISSUE_COMMENT: Final = "issue_comment"
 PULL_COMMENT: Final = "pull_request_comment"
-
-Origin = Literal["comment", "issue", "pull", "review", "code_comment"]
 
 GHOST: Final = -1
 _COMMENT_ROUTES = frozenset({ISSUE_COMMENT, PULL_COMMENT})
@@ -38,13 +38,19 @@ _PORTS = {"http": 80, "https": 443}
 class Rules(msgspec.Struct, frozen=True):
     """What a delivery is held against: the configured forge and the bot.
 
-    `hosts` are `host:port` of the forge's own addresses (see `host_of`); `bot_id` is None until the forge told it.
+    `hosts` are `host:port` of the forge's own addresses (see `host_of`); `bot_id` is None until the forge told it;
+    `started_by` is what may start something, whether a delivery brings it or a reading.
     """
 
     hosts: frozenset[str]
     bot_login: str
     bot_id: int | None = None
     instance_id: str = "default"
+    started_by: frozenset[Trigger] = TRIGGERS
+
+    def starts(self, origin: Origin, *, edited: bool = False) -> bool:
+        """Tells whether words of this kind may start something here."""
+        return triggers.OF[origin] in self.started_by and (not edited or "edit" in self.started_by)
 
 
 class Repo(msgspec.Struct, frozen=True, rename="camel"):
@@ -169,6 +175,8 @@ class Unread(msgspec.Struct, frozen=True):
     kind: Literal["issue", "pull_request"]
     number: int
     actor: str
+    # Its text was changed: it may be older than what is read otherwise.
+    edited: bool = False
 
     @property
     def repo_key(self) -> str:
@@ -245,11 +253,11 @@ class Unusable(Exception):
         self.code = code
 
 
+_FAMILIES = ("gitea", "forgejo", "gogs")
+
+
 def _header(have: Mapping[str, str], name: str) -> str:
     return next((have[full] for family in _FAMILIES if have.get(full := f"x-{family}-{name}")), "")
-
-
-_FAMILIES = ("gitea", "forgejo", "gogs")
 
 
 def _delivery_id(have: Mapping[str, str]) -> str:
@@ -271,10 +279,10 @@ def _unread_event(route: str, sent_id: str, body: bytes, rules: Rules) -> Unread
 
 
 def _unread(read: payload.Payload, route: str, sent_id: str, rules: Rules) -> Unread | Ignored | None:
-    """Returns what has to be read: a review, or a new issue or pull request whose text mentions the bot.
+    """Returns what has to be read: a review, or an issue or pull request whose text mentions the bot from now on.
 
     A review's event has no number of its own and none of its remarks on code; the text of an issue or pull request has
-    to be known by the number that readings know it by. So all of these come in by reading.
+    to be known by the number that readings know it by.
     """
     pull, issue, repository, sender = read.pull_request, read.issue, read.repository, read.sender
     about = pull or issue
@@ -286,13 +294,19 @@ def _unread(read: payload.Payload, route: str, sent_id: str, rules: Rules) -> Un
         code = codes.BOT_SELF_COMMENT if is_ours(sender.id, login, rules) else codes.BOT_COMMENT
         return Ignored(code, sent_id, route, login, repo_key(rules.instance_id, repo.owner, repo.name))
     plain = pull is None and issue is not None and issue.pull_request is None
-    return Unread(rules.instance_id, sent_id, route, repo, ISSUE if plain else PULL, about.number, login)
+    edited = read.action == "edited" and read.review is None
+    return Unread(rules.instance_id, sent_id, route, repo, ISSUE if plain else PULL, about.number, login, edited)
 
 
 def _has_something(read: payload.Payload, text: str | None, rules: Rules) -> bool:
     if read.pull_request is not None and read.review is not None:
-        return True
-    return read.action == "opened" and isinstance(ask(text_of(text or ""), rules.bot_login), str)
+        return rules.starts("review") or rules.starts("code_comment")
+    edit = triggers.edit_of_a_text(read, rules.bot_login)
+    if not (edit or read.action == "opened"):
+        return False
+    origin: Origin = "issue" if read.pull_request is None else "pull"
+    asked = isinstance(ask(text_of(text or ""), rules.bot_login), str)
+    return asked and rules.starts(origin, edited=edit)
 
 
 def _other_event(route: str, sent_id: str, body: bytes) -> Outcome:
@@ -339,9 +353,12 @@ def _from_payload(read: payload.Payload, route: str, sent_id: str, rules: Rules)
     actor = Actor(sender.id, login_of(sender), is_bot(sender, rules))
     author = comment.user
     key = repo_key(rules.instance_id, repo.owner, repo.name)
-    reason = _reason(read.action, comment, actor, rules)
+    edit = triggers.edit_of_a_comment(read, rules.bot_login)
+    reason = _reason("created" if edit else read.action, comment, actor, rules)
     if reason:
         return Ignored(reason, delivery, event_type, actor.login, key)
+    if not rules.starts("comment", edited=edit):
+        return Ignored(codes.TRIGGER_OFF, delivery, event_type, actor.login, key)
     asked = ask(text_of(comment.body), rules.bot_login)
     if isinstance(asked, Unasked):
         return Ignored(asked.reason, delivery, event_type, actor.login, key)
@@ -367,21 +384,9 @@ def _from_payload(read: payload.Payload, route: str, sent_id: str, rules: Rules)
         refs=refs_of(read.pull_request),
         permissions=repository.permissions,
         instruction=asked,
+        # As a reading would number this wording.
+        version=_time(comment.updated_at or comment.created_at) // MICROS if edit else 0,
     )
-
-
-class Unasked(msgspec.Struct, frozen=True):
-    """A comment that asks nothing of the bot, and the code that says why."""
-
-    reason: str
-
-
-def ask(body: str, bot_login: str) -> str | Unasked:
-    """Returns what a comment asks of the bot (GW-R-055, GW-R-057); also for comments found by reading the forge."""
-    found = mention.find(body, bot_login)
-    if found is None:
-        return Unasked(codes.NO_MENTION)
-    return found.instruction or Unasked(codes.EMPTY_INSTRUCTION)
 
 
 def _reason(action: str, comment: payload.Comment, actor: Actor, rules: Rules) -> str:

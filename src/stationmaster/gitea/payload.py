@@ -65,6 +65,18 @@ class Comment(msgspec.Struct, frozen=True):
     user: User | None = None
 
 
+class Before(msgspec.Struct, frozen=True, rename={"text": "from"}):
+    """What a text was before an edit."""
+
+    text: str = ""
+
+
+class Changes(msgspec.Struct, frozen=True):
+    """What an edit changed; `body` is there only when the text was changed."""
+
+    body: Before | None = None
+
+
 class HeadRepo(msgspec.Struct, frozen=True):
     """The repository a pull request comes from."""
 
@@ -100,3 +112,4 @@ class Payload(msgspec.Struct, frozen=True):
     is_pull: bool | None = None
     repository: Repository | None = None
     sender: User | None = None
+    changes: Changes | None = None

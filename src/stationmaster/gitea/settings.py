@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from stationmaster.gitea.codes import Language
+from stationmaster.gitea.triggers import TRIGGERS, Trigger
 from stationmaster.redact import Secret
 
 Push = Literal["off", "branch", "pull_request"]
@@ -58,6 +59,7 @@ class GiteaSettings:
     push: Push = "pull_request"
     allow: Allow = "write"
     allow_list: tuple[str, ...] = ()
+    triggers: frozenset[Trigger] = TRIGGERS
     language: Language = "zh"
     steering: bool = False
     live_receipt: bool = False

@@ -109,7 +109,8 @@ class Reading:
         kind, number = wishes[0].kind, wishes[0].number
         floor = self._before((await self._cursor("issues")).new_from)
         words = self._readable(found.of_issue, await self._desk.forge.get_issue(self._ref, number))
-        said = [words] if words is not None and words.created_at >= floor else []
+        reworded = any(wish.reason.endswith(f".{looks.EDITED}") for wish in wishes)
+        said = [words] if words is not None and (reworded or words.created_at >= floor) else []
         if kind == "pull_request":
             said += await self._said_in_reviews(number, floor)
         await self._take(said)

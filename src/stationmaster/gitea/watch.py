@@ -10,7 +10,7 @@ from typing import Any, Literal
 import msgspec
 
 from stationmaster.gitea.model import read
-from stationmaster.gitea.normalise import Origin
+from stationmaster.gitea.triggers import Origin
 from stationmaster.ledger import queries
 from stationmaster.ledger.tx import HotTx, Reader
 

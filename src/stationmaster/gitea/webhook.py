@@ -80,7 +80,13 @@ class Webhook:
         if content is None:
             await self._refused(source, codes.INVALID_SIGNATURE)
             return Reply(401, {"error": codes.INVALID_SIGNATURE})
-        rules = Rules(self._hosts, self._settings.bot_login, self.bot_id, self._settings.instance_id)
+        rules = Rules(
+            self._hosts,
+            self._settings.bot_login,
+            self.bot_id,
+            self._settings.instance_id,
+            self._settings.triggers,
+        )
         said = normalise.normalise(headers, content, rules)
         cause = f"delivery:{said.delivery_id or 'unnamed'}"
         cmd = Cmd("webhook.take", _actor(said), cause, refs=_refs(said))
@@ -231,7 +237,7 @@ def _unread(tx: Tx, said: Unread) -> _Answer:
         repo=said.repo,
         kind=said.kind,
         number=said.number,
-        reason=said.event_type,
+        reason=f"{said.event_type}.{looks.EDITED}" if said.edited else said.event_type,
         delivery_id=said.delivery_id,
     )
     return _Answer("accepted", 202, {"deliveryId": said.delivery_id, "state": "to_be_read"}, None)

@@ -112,6 +112,7 @@ class Gitea:
     push: Literal["off", "branch", "pull_request"]
     allow: Literal["write", "read", "admin", "list"]
     allow_list: tuple[str, ...]
+    triggers: tuple[Literal["comment", "edit", "issue_body", "pull_body", "review", "code_comment"], ...]
     language: Literal["zh", "en"]
     steering: bool
     live_receipt: bool

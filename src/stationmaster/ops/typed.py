@@ -49,7 +49,7 @@ def _value(key: str, hint: Any, value: Any, reference: Reference) -> Any:
     if origin is tuple:
         if not isinstance(value, list):
             raise WrongValue(key, "must be a list")
-        return tuple(_plain(key, get_args(hint)[0], item) for item in value)
+        return tuple(_value(key, get_args(hint)[0], item, reference) for item in value)
     if origin is not None and issubclass(origin, Mapping):
         return dict(value)
     return _plain(key, hint, value)

@@ -114,6 +114,7 @@ def gitea_settings(config: Config, forge: str) -> GiteaSettings:
         push=given.push,
         allow=given.allow,
         allow_list=given.allow_list,
+        triggers=frozenset(given.triggers),
         language=given.language,
         steering=given.steering,
         live_receipt=given.live_receipt,

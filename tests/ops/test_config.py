@@ -213,3 +213,80 @@ def test_the_home_is_the_option_then_the_variable_then_the_users(monkeypatch: py
     monkeypatch.setenv("STATIONMASTER_HOME", "/srv/sm")
     assert config.home_path(None) == Path("/srv/sm")
     assert config.home_path(Path("/other")) == Path("/other")
+
+
+# --- several forges ---
+
+FIRST = (
+    "[gitea]\nbase_url = 'https://one.example'\ntoken_ref = 'env:A'\nwebhook_secret_ref = 'env:B'\nbot_login = 'one'\n"
+)
+SECOND = (
+    "[gitea.instances.second]\nbase_url = 'https://two.example/'\ntoken_ref = 'env:C'\nwebhook_secret_ref = 'env:D'\n"
+    "bot_login = 'two'\n"
+)
+
+
+def test_another_forge_inherits_what_it_does_not_set_and_never_what_makes_it_another(home: Home) -> None:
+    # GW-R-011
+    loaded = _load(home, FIRST + "host_ref = 'first'\nlanguage = 'en'\n[gitea.lease]\nttl_s = 100.0\n" + SECOND
+                   + "push = 'off'\n[gitea.instances.second.lease]\nheartbeat_s = 10.0\n")  # fmt: skip
+    found = config.forges(loaded)
+    assert list(found) == ["default", "second"]
+    second = found["second"]
+    assert (second.base_url, second.host_ref, second.bot_login) == ("https://two.example", "two.example", "two")
+    assert second.token_ref is not None
+    assert second.token_ref.ref == "env:C"
+    assert (second.language, second.push) == ("en", "off")
+    assert (second.lease.ttl_s, second.lease.heartbeat_s) == (100.0, 10.0)
+    assert (found["default"].push, found["default"].lease.heartbeat_s) == ("pull_request", 30.0)
+    assert {secret.ref for secret in loaded.secrets()} == {"env:A", "env:B", "env:C", "env:D"}
+
+
+def test_what_is_shown_of_several_forges_can_be_read_again(home: Home) -> None:
+    text = FIRST + SECOND + "[gitea.instances.second.limits]\nday_turns = 3\n"
+    loaded = _load(home, text)
+    shown = config_text.toml(config_text.plain(loaded))
+    again = _load(home, shown)
+    assert config_text.plain(again) == config_text.plain(loaded)
+    assert again.instances["second"].limits.day_turns == 3
+    assert again.gitea.limits.day_turns == 0
+
+
+def test_a_forge_may_stand_alone_under_a_name(home: Home) -> None:
+    loaded = _load(home, SECOND)
+    assert list(config.forges(loaded)) == ["second"]
+    assert config.has_forge(loaded)
+
+
+@pytest.mark.parametrize("missing", ["base_url", "token_ref", "webhook_secret_ref", "bot_login"])
+def test_a_forge_has_its_own_address_bot_token_and_secret(home: Home, missing: str) -> None:
+    text = "\n".join(line for line in SECOND.splitlines() if not line.startswith(missing))
+    with pytest.raises(Invalid, match=rf"gitea\.instances\.second\.{missing} must be set: a forge has its own"):
+        _load(home, FIRST + text)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[gitea.instances.default]\nbase_url = 'https://x'", r"instances\.default must be named by"),
+        ("[gitea.instances.'A b']\nbase_url = 'https://x'", r"instances\.A b must be named by"),
+        ("[gitea.instances]\nx = 1", r"gitea\.instances\.x must be a table"),
+        (SECOND + "odd = 1", r"unknown key: gitea\.instances\.second\.odd"),
+        (SECOND + "[gitea.instances.second.instances.x]\na = 1", r"unknown key: gitea\.instances\.second\.instances"),
+        (SECOND.replace("https://two", "two"), r"gitea\.instances\.second\.base_url must be an address"),
+        (SECOND.replace("env:C", "plain"), r"gitea\.instances\.second\.token_ref must be a reference"),
+        (SECOND + "allow = 'list'", r"gitea\.instances\.second\.allow_list must name somebody"),
+    ],
+)
+def test_what_is_wrong_with_another_forge_is_said_by_its_key(home: Home, text: str, words: str) -> None:
+    with pytest.raises(Invalid, match=words):
+        _load(home, text)
+
+
+def test_an_empty_secret_of_another_forge_is_refused(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    # GW-R-048
+    for name in "ABC":
+        monkeypatch.setenv(name, "something")
+    monkeypatch.setenv("D", "")
+    with pytest.raises(Invalid, match=r"gitea\.instances\.second\.webhook_secret_ref refers to an empty secret"):
+        config.check_secrets(_load(home, FIRST + SECOND))

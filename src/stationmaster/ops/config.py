@@ -103,7 +103,7 @@ def _instances(gitea: dict[str, Any], source: Path) -> dict[str, dict[str, Any]]
     given = gitea.pop("instances")
     found = {}
     for name, table in given.items():
-        section = section_of(name)
+        section = f"gitea.instances.{name}"
         if not _INSTANCE_ID.fullmatch(name) or name == DEFAULT:
             raise typed.WrongValue(
                 section, f'must be named by up to 32 of a-z, 0-9 and -, and not "{DEFAULT}", which is [gitea] itself'

@@ -28,8 +28,8 @@ def plain(loaded: Config) -> dict[str, Any]:
     """Returns the effective values as plain data, secrets as references."""
     values = {field.name: _plain(getattr(loaded, field.name)) for field in fields(loaded)}
     del values["source"]
-    others = values.pop("instances")
-    values["gitea"]["instances"] = others
+    del values["instances"]
+    values["gitea"]["instances"] = {name: _plain(forge) for name, forge in loaded.instances.items()}
     return values
 
 

@@ -401,7 +401,7 @@ async def test_a_null_author_is_nobody(standin: StandIn, forge: Forge, repo: Rep
 
 
 async def test_the_token_is_read_at_each_request(standin: StandIn, repo: RepoRef) -> None:
-    values = ["wrong-token", TOKEN]
+    values = ["wrong-token", "wrong-token", TOKEN]
     async with Forge(standin.url, redact.Secret("t", lambda: values.pop(0) + "\n")) as forge:
         with pytest.raises(Denied) as refused:
             await forge.get_issue(repo, 1)
@@ -450,3 +450,32 @@ async def test_many_requests_at_once(forge: Forge, repo: RepoRef) -> None:
     done = await asyncio.gather(*(forge.create_comment(repo, 1, str(n)) for n in range(20)))
     assert len({outcome.id for outcome in done if isinstance(outcome, Done)}) == 20
     assert len(await forge.list_issue_comments(repo, 1)) == 20
+
+
+async def test_a_token_that_was_replaced_is_used_without_a_restart(standin: StandIn, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text(TOKEN)
+    fresh = "0123456789abcdef0123456789abcdef01234567"
+    reads = 0
+
+    def read() -> str:
+        nonlocal reads
+        reads += 1
+        if reads == 2:
+            # Somebody changes it between two reads.
+            standin.verbs["token"](login="codebot", value=fresh)
+            standin.verbs["revoke"](token=TOKEN)
+            return TOKEN
+        return file.read_text() if reads < 2 else fresh
+
+    async with Forge(standin.url, redact.Secret("file:token", read), timeout_s=10) as client:
+        assert (await client.get_user()).name == "codebot"
+        assert (await client.get_user()).name == "codebot"
+        assert reads == 3
+        standin.verbs["revoke"](login="codebot")
+        with pytest.raises(Denied) as refused:
+            await client.get_user()
+        assert refused.value.code == codes.FORGE_AUTH
+        # The same token again: it is asked once, not for ever.
+        assert reads == 5
+    assert fresh not in redact.clean(f"a {fresh}")

@@ -220,6 +220,18 @@ async def test_a_forged_id_does_not_occupy_the_genuine_one(door: Door) -> None: 
     assert (await door.hook(*genuine, "10.0.0.1")).status == 202
 
 
+async def test_while_the_secret_is_changed_both_are_taken_and_the_old_one_is_told(door: Door) -> None:  # GW-R-048
+    old, new = (Secret(f"test:{name}", lambda name=name: f"secret-{name}") for name in ("old", "new"))  # type: ignore[misc]
+    both = configured(door, webhook_secrets=(new, old))
+    for number, secret in enumerate(("secret-new", "secret-old", "secret-old")):
+        reply = await both.say(told(comment_id=number + 1, number=number + 1), f"d{number}", secret=secret)
+        assert reply.status == 202
+    assert [entry.data for entry in door.rig.events("webhook.old_secret")] == [{"source": "10.0.0.1"}]
+    assert (await both.say(told(comment_id=9), "d9", secret=SECRET)).status == 401
+    over = configured(door, webhook_secrets=(new,))
+    assert (await over.say(told(comment_id=10), "d10", secret="secret-old")).status == 401
+
+
 async def test_no_secret_accepts_nothing(door: Door) -> None:  # GW-R-048
     bare = configured(door, webhook_secrets=(Secret("env:HOOK", lambda: ""),))
     assert (await bare.say(told(), "d", secret="")).status == 401

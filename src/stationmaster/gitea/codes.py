@@ -37,6 +37,7 @@ def _code(name: str, en: str, zh: str, *, retryable: bool = False) -> str:
 
 # Ingress: the answer to a delivery (sections 4 and 15).
 INVALID_SIGNATURE: Final = _code("invalid_signature", "the signature does not match", "签名不匹配")
+OLD_SECRET: Final = _code("old_secret", "the delivery is signed with the old secret", "该投递使用旧密钥签名")
 DUPLICATE_DELIVERY: Final = _code("duplicate_delivery", "this delivery was already handled", "该投递已处理")
 INVALID_PAYLOAD: Final = _code("invalid_payload", "the delivery cannot be understood", "无法解析该投递")
 FOREIGN_HOST: Final = _code(

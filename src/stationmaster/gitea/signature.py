@@ -71,6 +71,14 @@ def valid(signed: bytes, signature: str, secrets: Sequence[bytes]) -> bool:
     return found
 
 
+def secret_of(headers: Mapping[str, str], body: bytes, secrets: Sequence[bytes]) -> int | None:
+    """Returns which of `secrets` a genuine delivery was signed with, the first being 0; None for any other."""
+    signed = content(headers, body)
+    raw = body if signed is None else signed
+    fits = [valid(raw, header(headers), [secret]) for secret in secrets]
+    return fits.index(True) if any(fits) else None
+
+
 def verified(headers: Mapping[str, str], body: bytes, secrets: Sequence[bytes]) -> bytes | None:
     """Returns the signed JSON bytes of a genuine delivery, or None."""
     signed = content(headers, body)

@@ -17,6 +17,7 @@ from typing import Any
 
 import httpx
 import msgspec
+import structlog
 
 from stationmaster import redact
 from stationmaster.clock import MICROS
@@ -46,6 +47,8 @@ class NoAnswer(Exception):
 
 
 # What a proxy answers for a forge that is down; a plain 500 may be about one request only.
+_log = structlog.get_logger("stationmaster.gitea")
+
 _DOWN = frozenset({502, 503, 504})
 
 
@@ -118,7 +121,29 @@ class Transport:
         cut: bool,
     ) -> Answer:
         assert_outside("a request to the forge")
-        headers = {"Authorization": f"token {self._revealed()}"}
+        token = self._revealed()
+        answer = await self._once(token, method, path, params, content, limit, cut=cut)
+        if answer.status != HTTPStatus.UNAUTHORIZED:
+            return answer
+        # Refused before anything was done. A token that was replaced meanwhile is tried, once.
+        fresh = self._revealed()
+        if fresh == token:
+            return answer
+        _log.warning("forge.token_renewed", ref=self._token.ref)
+        return await self._once(fresh, method, path, params, content, limit, cut=cut)
+
+    async def _once(
+        self,
+        token: str,
+        method: str,
+        path: str,
+        params: Mapping[str, str | int] | None,
+        content: Mapping[str, str] | None,
+        limit: int | None,
+        *,
+        cut: bool,
+    ) -> Answer:
+        headers = {"Authorization": f"token {token}"}
         data = None
         if content is not None:
             headers["Content-Type"] = "application/json"

@@ -78,8 +78,10 @@ class Webhook:
         secrets = [secret.reveal().encode() for secret in self._settings.webhook_secrets]
         content = signature.verified(headers, body, secrets)
         if content is None:
-            await self._refused(source, codes.INVALID_SIGNATURE)
+            await self._tell(source, codes.INVALID_SIGNATURE)
             return Reply(401, {"error": codes.INVALID_SIGNATURE})
+        if len(secrets) > 1 and signature.secret_of(headers, body, secrets) != 0:
+            await self._tell(source, codes.OLD_SECRET)
         rules = Rules(
             self._hosts,
             self._settings.bot_login,
@@ -109,16 +111,17 @@ class Webhook:
 
     async def too_large(self, source: str, limit: int) -> Reply:
         """Answers a body over the limit (GW-R-049); it was not read to its end, so there is nothing to verify."""
-        await self._refused(source, codes.PAYLOAD_TOO_LARGE)
+        await self._tell(source, codes.PAYLOAD_TOO_LARGE)
         return Reply(413, {"error": codes.PAYLOAD_TOO_LARGE, "message": f"The limit is {limit} bytes."})
 
-    async def _refused(self, source: str, code: str) -> None:
+    async def _tell(self, source: str, code: str) -> None:
+        """Tells the audit of a delivery that was refused, or taken by the old secret; once a minute for an address."""
         minute = await self._port.read(_minute)
         if self._told.get((source, code)) == minute:
             return
         # The receipt makes it one row also for many at once; what is kept here only spares the command.
         cmd = Cmd("webhook.refuse", "system", f"address:{source}", f"{code}:{source}:{minute}")
-        await self._port.do(cmd, _tell_refusal, code, source)
+        await self._port.do(cmd, _told, code, source)
         self._told = {known: at for known, at in self._told.items() if at == minute}
         self._told[source, code] = minute
 
@@ -127,7 +130,10 @@ def _minute(reader: Reader) -> int:
     return reader.now // _MINUTE
 
 
-def _tell_refusal(tx: Tx, code: str, source: str) -> None:
+def _told(tx: Tx, code: str, source: str) -> None:
+    if code == codes.OLD_SECRET:
+        tx.event("webhook.old_secret", source=source)
+        return
     action = "webhook.bad_signature" if code == codes.INVALID_SIGNATURE else "webhook.reject"
     tx.refusal(action, code, source=source)
 

@@ -32,6 +32,7 @@ DEFAULT = "default"
 _INSTANCE_ID = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
 # What a forge never inherits: with these it would be another one, or speak to another one with the wrong key.
 _OWN = ("base_url", "token_ref", "webhook_secret_ref", "bot_login")
+_NOT_INHERITED = (*_OWN, "host_ref", "webhook_secret_old_ref")
 
 
 def home_path(given: Path | None) -> Path:
@@ -110,7 +111,7 @@ def _instances(gitea: dict[str, Any], source: Path) -> dict[str, dict[str, Any]]
             )
         if not isinstance(table, dict):
             raise typed.WrongValue(section, "must be a table")
-        inherited = {**gitea, **dict.fromkeys((*_OWN, "host_ref"), "")}
+        inherited = {**gitea, **dict.fromkeys(_NOT_INHERITED, "")}
         found[name] = _merge(inherited, table, f"{section}.", source)
         _fill_forge(section, found[name])
         for key in _OWN:
@@ -160,6 +161,7 @@ def named_secrets(config: Config) -> dict[str, Secret | None]:
     for name, forge in {DEFAULT: config.gitea, **config.instances}.items():
         found[f"{section_of(name)}.token_ref"] = forge.token_ref
         found[f"{section_of(name)}.webhook_secret_ref"] = forge.webhook_secret_ref
+        found[f"{section_of(name)}.webhook_secret_old_ref"] = forge.webhook_secret_old_ref
     return {**found, "codex.api_key": config.codex.api_key, "database.url": config.database.url}
 
 

@@ -106,6 +106,7 @@ class Gitea:
     host_ref: str
     token_ref: Secret | None
     webhook_secret_ref: Secret | None
+    webhook_secret_old_ref: Secret | None
     bot_login: str
     disabled_repo_policy: Literal["reject", "ignore"]
     reply_mode: Literal["scoped", "official"]
@@ -124,6 +125,11 @@ class Gitea:
     mcp: Mcp
     catchup: Catchup
     limits: Limits
+
+    @property
+    def secrets(self) -> tuple[Secret | None, ...]:
+        """Every secret of this forge."""
+        return self.token_ref, self.webhook_secret_ref, self.webhook_secret_old_ref
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,5 +239,5 @@ class Config:
     def secrets(self) -> tuple[Secret, ...]:
         """Every secret that is referred to."""
         forges = (self.gitea, *self.instances.values())
-        found = [secret for forge in forges for secret in (forge.token_ref, forge.webhook_secret_ref)]
+        found = [secret for forge in forges for secret in forge.secrets]
         return tuple(secret for secret in (*found, self.codex.api_key, self.database.url) if secret is not None)

@@ -107,7 +107,7 @@ def gitea_settings(config: Config, forge: str) -> GiteaSettings:
         base_url=given.base_url,
         host_ref=given.host_ref,
         token=given.token_ref,
-        webhook_secrets=(given.webhook_secret_ref,),
+        webhook_secrets=tuple(filter(None, (given.webhook_secret_ref, given.webhook_secret_old_ref))),
         bot_login=given.bot_login,
         disabled_repo_policy=given.disabled_repo_policy,
         reply_mode=given.reply_mode,

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from stationmaster.ops.doctor import forge
+from stationmaster.ops.doctor import checks, forge
 from tests.gitea import conftest as gitea
 from tests.gitea.bridges import NEEDS, program
 from tests.gitea.world import ASKER, BOT, World
@@ -290,3 +290,35 @@ def test_the_bridge_of_official_mode_is_started_and_greeted(tmp_path: Path, worl
     assert line.startswith("fail  gitea-mcp: gitea-mcp ended at its start (status 1): log: failed to start.")
     scoped = configured(tmp_path, world)
     assert look(forge.bridge(scoped.home, scoped.config)) == []
+
+
+# --- several forges ---
+
+
+async def test_each_forge_is_looked_at_and_named(world: World, tmp_path: Path) -> None:
+    token, other = tmp_path / "other-token", world.admin.token(ASKER)
+    token.write_text(other)
+    more = (
+        f'[gitea.instances.lab]\nbase_url = "{world.standin.url}"\nbot_login = "helper"\n'
+        f'token_ref = "file:{token}"\nwebhook_secret_ref = "file:{token}"\n'
+    )
+    here = configured(tmp_path, world, more=more)
+    assert one(forge.bot(here.config)).startswith(f"ok    token: The token belongs to the bot {BOT}")
+    line = one(forge.bot(here.config, "lab"))
+    assert "The token belongs to alice, and gitea.instances.lab.bot_login is helper." in line
+    await world.mention()
+    assert "acme/widgets" in one(forge.permissions(here.home, here.config), "permission")
+    # The ledger's only repository is the first forge's.
+    assert "No enabled repository" in one(forge.permissions(here.home, here.config, "lab"), "permission")
+    names = [check.name for check in checks._checks(here.home, here.config, spend=False)]
+    assert names[-8:] == [
+        *("forge", "token", "gitea-mcp", "permission"),
+        *("forge of lab", "token of lab", "gitea-mcp of lab", "permission of lab"),
+    ]
+    said = [
+        line
+        for check in checks._checks(here.home, here.config, spend=False)
+        if check.name == "token of lab"
+        for line in look(check.look(), check.name)
+    ]
+    assert said[0].startswith("fail  token of lab: The token belongs to alice")

@@ -50,6 +50,7 @@ async def test_what_is_used_is_shown_beside_what_is_allowed(running: Running, ri
     _kept(rig)
     seen = await get(running, "limits")
     assert seen["limits"]["authorPerHour"] == 0
+    assert "limitsOfOthers" not in seen
     assert (seen["today"]["turns"], seen["today"]["tokens"]) == (1, 1234)
     assert seen["lastHour"] == seen["today"]
     (repository,) = seen["todayByRepository"]

@@ -32,6 +32,8 @@ async def test_ready_means_that_deliveries_are_kept_and_the_rest_is_told(running
         "waitsFor": ["recovery", "isolation", "forge"],
         "runsRefused": "No.",
     }
+    _, said = await _asked(running, forge="pending", silent=("lab",))
+    assert (said["ready"], said["silentForges"]) == (True, ["lab"])
     status, said = await _asked(running, recovery="done", isolation="proven", forge="reached")
     assert (status, said["waitsFor"]) == (200, [])
 

@@ -129,6 +129,8 @@ def test_a_forge_that_hangs_holds_up_nobody_else(tmp_path: Path) -> None:
         second.mention()
         [there] = eventually(second.tasks, 30)
         assert rig.rests(there["taskId"])["task"]["state"] == "succeeded"
+        # What the first is to be posted waits; the product is ready all the same.
+        assert rig.get("/readyz").json()["ready"] is True
         assert [rig.task(task)["task"]["state"] for task in tasks[1:]] != ["succeeded", "succeeded"]
         rig.admin.set_faults([])
 

@@ -42,7 +42,8 @@ async def show(site: Site, grant: Read, given: Nothing) -> Answer:
     """Shows the limits (0 is none) and what was begun and used in the last hour and today, in UTC."""
     _ = grant, given
     allowed = LimitSettings() if site.gitea is None else site.gitea.limits
-    return Answer({"limits": _wire(allowed), **await site.port.read(_used)})
+    others = {"limitsOfOthers": {each.instance_id: _wire(each.limits) for each in site.others}} if site.others else {}
+    return Answer({"limits": _wire(allowed), **others, **await site.port.read(_used)})
 
 
 def _used(reader: Reader) -> dict[str, Any]:

@@ -20,8 +20,9 @@ class Standing:
     """How far this process is.
 
     `recovery` is done once what an earlier process left was looked at; `isolation` says whether agents may run here,
-    and `runs_refused` why not; `forge` whether the forge has told who the bot is. `none` means that there is no forge
-    to work for. `writable` is False after a write that the store could not keep.
+    and `runs_refused` why not; `forge` whether every forge has told who the bot is, and `silent` which of several have
+    not. `none` means that there is no forge to work for. `writable` is False after a write that the store could
+    not keep.
     """
 
     writable: bool = True
@@ -29,6 +30,7 @@ class Standing:
     isolation: Literal["pending", "proven", "refused", "none"] = "none"
     forge: Literal["pending", "reached", "none"] = "none"
     runs_refused: str | None = None
+    silent: tuple[str, ...] = ()
 
 
 async def told(port: LedgerPort, *, stopping: bool, standing: Callable[[], Standing]) -> tuple[dict[str, Any], int]:
@@ -45,6 +47,8 @@ async def told(port: LedgerPort, *, stopping: bool, standing: Callable[[], Stand
     }
     if now.runs_refused is not None:
         body["runsRefused"] = now.runs_refused
+    if now.silent:
+        body["silentForges"] = list(now.silent)
     return body, 200 if ready else 503
 
 

@@ -75,6 +75,7 @@ class Duties:
             isolation="proven" if self._walls_stand else "refused" if self._walls_tried else "pending",
             forge="reached" if all(desk.reached for desk in desks) else "pending",
             runs_refused=self._refused,
+            silent=tuple(desk.forge for desk in desks if not desk.reached) if len(desks) > 1 else (),
         )
 
     @property

@@ -29,6 +29,7 @@ from stationmaster.ops.backup import cli as backup
 from stationmaster.ops.bench import main as bench
 from stationmaster.ops.doctor import checks
 from stationmaster.ops.home import Home, prepare
+from stationmaster.ops.init import cli as init
 from stationmaster.ops.settings import Config
 
 _INTERRUPTED = 130
@@ -167,6 +168,7 @@ cli.mount(app, COMMANDS, _door)
 app.add_typer(backup.group(lambda: prepare(config.home_path(_Given.home)), _load, _door), name="backup")
 follow.mount(app, _door)
 canon.mount(app)
+init.mount(app, lambda: prepare(config.home_path(_Given.home)), config.arm_faults)
 
 
 def main() -> None:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import secrets
-from urllib.parse import urlsplit
 
 from stationmaster.standins.forge import access
-from stationmaster.standins.forge.events import expand
 from stationmaster.standins.forge.rest import REPO, Call, Routes
 from stationmaster.standins.forge.store import Row, now
 from stationmaster.standins.forge.wire import ApiError, Response, as_json, not_found, paged
@@ -20,7 +17,6 @@ PERMISSION_REFUSED = (
     "Only admins can query all permissions, repo admins can query all repo permissions, collaborators can query only "
     "their own"
 )
-HOOKS = f"{REPO}/hooks"
 
 
 @routes("GET", "/version", "misc")
@@ -198,87 +194,3 @@ def list_protections(call: Call) -> Response:
 
 
 # --- hooks ------------------------------------------------------------------------------------------------------------
-
-
-@routes("GET", HOOKS, "repository", token=True)
-def list_hooks(call: Call) -> Response:
-    """Lists the repository's hooks."""
-    call.require_repo_admin()
-    rows = call.api.store.many("SELECT * FROM hook WHERE repo_id=? ORDER BY id", call.repo["id"])
-    page, headers = paged(call.request, rows)
-    return as_json(200, [call.api.views.hook(row) for row in page], headers)
-
-
-@routes("POST", HOOKS, "repository", token=True)
-def create_hook(call: Call) -> Response:
-    """Adds a hook: inactive unless asked, for pushes unless told otherwise."""
-    call.require_repo_admin()
-    config = call.form.get("config") or {}
-    if call.form.get("type") != "gitea":
-        raise ApiError(422, f"Invalid hook type: {call.form.get('type', '')}")
-    for name in ("url", "content_type"):
-        if name not in config:
-            raise ApiError(422, f"Missing config option: {name}")
-    _check_config(config)
-    at = now()
-    hook_id = call.api.store.insert(
-        "hook", repo_id=call.repo["id"], owner_id=None, url=config["url"], content_type=config["content_type"],
-        secret=str(config.get("secret", "")), events=json.dumps(expand(call.form.get("events") or [])),
-        branch_filter=str(call.form.get("branch_filter") or ""),
-        authorization=str(call.form.get("authorization_header") or ""),
-        active=int(bool(call.form.get("active"))), created=at, updated=at,
-    )  # fmt: skip
-    return as_json(201, call.api.views.hook(call.api.store.get("hook", hook_id)))
-
-
-def _check_config(config: dict[str, str]) -> None:
-    if config.get("content_type", "json") not in {"json", "form"}:
-        raise ApiError(422, "Invalid content type")
-    if "url" in config and urlsplit(config["url"]).scheme not in {"http", "https"}:
-        raise ApiError(422, "Invalid url")
-
-
-@routes("GET", f"{HOOKS}/(?P<id>[^/]+)", "repository", token=True)
-def get_hook(call: Call) -> Response:
-    """Returns a hook without its secret."""
-    return as_json(200, call.api.views.hook(_hook(call)))
-
-
-@routes("PATCH", f"{HOOKS}/(?P<id>[^/]+)", "repository", token=True)
-def edit_hook(call: Call) -> Response:
-    """Changes a hook: without `events` they become push again, and the secret never changes."""
-    hook, config = _hook(call), call.form.get("config") or {}
-    _check_config(config)
-    call.api.store.update(
-        "hook", hook["id"], url=config.get("url", hook["url"]),
-        content_type=config.get("content_type", hook["content_type"]),
-        events=json.dumps(expand(call.form.get("events") or [])),
-        branch_filter=str(call.form.get("branch_filter") or ""),
-        authorization=str(call.form.get("authorization_header") or ""),
-        active=int(bool(call.form.get("active", hook["active"]))), updated=now(),
-    )  # fmt: skip
-    return as_json(200, call.api.views.hook(call.api.store.get("hook", hook["id"])))
-
-
-@routes("DELETE", f"{HOOKS}/(?P<id>[^/]+)", "repository", token=True)
-def delete_hook(call: Call) -> Response:
-    """Removes a hook."""
-    call.api.store.run("DELETE FROM hook WHERE id=?", _hook(call)["id"])
-    return Response(204)
-
-
-@routes("POST", f"{HOOKS}/(?P<id>[^/]+)/tests", "repository", token=True)
-def test_hook(call: Call) -> Response:
-    """Sends a push to the hook; 204 also when the hook does not hear of pushes and nothing is sent."""
-    hook = _hook(call)
-    if call.api.deeds.events.test_delivery(call.repo, hook, call.who):
-        call.api.deeds.hooks.wake()
-    return Response(204)
-
-
-def _hook(call: Call) -> Row:
-    call.require_repo_admin()
-    hook = call.api.store.one("SELECT * FROM hook WHERE repo_id=? AND id=?", call.repo["id"], call.id("id"))
-    if hook is None:
-        raise not_found()
-    return hook

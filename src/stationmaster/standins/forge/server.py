@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from stationmaster.standins.forge import access, rest, rest_issues, rest_pulls, rest_repos
+from stationmaster.standins.forge import access, rest, rest_hooks, rest_issues, rest_pulls, rest_repos
 from stationmaster.standins.forge.admin import PREFIX, Admin, verbs_of
 from stationmaster.standins.forge.admin_acts import Acts
 from stationmaster.standins.forge.bare import GitRefused
@@ -31,7 +31,7 @@ from stationmaster.standins.forge.store import Store
 from stationmaster.standins.forge.views import Views
 from stationmaster.standins.forge.wire import ApiError, Request, Response, as_json, plain
 
-ROUTES = [*rest_issues.routes.table, *rest_repos.routes.table, *rest_pulls.routes.table]
+ROUTES = [*rest_issues.routes.table, *rest_repos.routes.table, *rest_hooks.routes.table, *rest_pulls.routes.table]
 LOG_LENGTH = 20_000
 
 

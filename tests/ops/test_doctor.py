@@ -23,7 +23,7 @@ HOOK, KEY = "seeded-hook-secret-0815", "sk-seeded-api-key-0815"
 NAMES = [
     "configuration", "secrets", "home", "daemon", "disk", "workspace", "port", "clock", "database", "integrity",
     "guards", "waiting", "bubblewrap", "git", "git locks", "codex", "isolation", "codex login", "forge",
-    "forge clock", "token", "permission",
+    "forge clock", "token", "webhook", "permission",
 ]  # fmt: skip
 
 

@@ -193,6 +193,7 @@ class Web:
 
     host: str
     port: Annotated[int, Between(0, 65535)]
+    public_url: str
     webhook_max_bytes: Annotated[int, Between(1024, 1024**3)]
     session_idle_s: Annotated[float, Between(1.0, _YEAR)]
     session_max_s: Annotated[float, Between(1.0, _YEAR)]

@@ -9,7 +9,7 @@ from typing import Any
 
 from stationmaster.errors import Invalid
 from stationmaster.ops import config as configuration
-from stationmaster.ops.doctor import agent, database, forge, host
+from stationmaster.ops.doctor import agent, arrivals, database, forge, host
 from stationmaster.ops.doctor.report import Check, Finding, fail, ok, perform, warn
 from stationmaster.ops.home import Home
 from stationmaster.ops.settings import Config
@@ -75,6 +75,7 @@ def _checks(place: Home, config: Config, *, spend: bool) -> Iterator[Check]:
     yield Check("port", partial(host.port, place, config), _SOON, "Set web.host and web.port.")
     yield Check("clock", host.clock, _SOON, _HOST)
     yield from _ledger(place, config)
+    yield Check("reading", partial(arrivals.reading, place, config), _LATER, _STORE)
     yield Check("bubblewrap", host.box, _LATER, _HOST)
     yield Check("git", host.git, _LATER, "Install git; see the line about bubblewrap, in which it runs.")
     yield Check("git locks", partial(host.locks, config), _LATER, _HOST)
@@ -89,6 +90,7 @@ def _checks(place: Home, config: Config, *, spend: bool) -> Iterator[Check]:
         of = "" if name == configuration.DEFAULT else f" of {name}"
         yield Check(f"forge{of}", partial(_of, of, forge.answers, config, name), _SOON, _FORGE)
         yield Check(f"token{of}", partial(_of, of, forge.bot, config, name), _LATER, _FORGE)
+        yield Check(f"webhook{of}", partial(_of, of, arrivals.webhook, config, name), _LATER, _FORGE)
         yield Check(f"gitea-mcp{of}", partial(_of, of, forge.bridge, place, config, name), _LATER, _MCP)
         permissions = partial(_of, of, forge.permissions, place, config, name)
         yield Check(f"permission{of}", permissions, _LONG, _FORGE)

@@ -144,6 +144,15 @@ def repositories(place: Home, config: Config) -> list[Known]:
         return found.read(_repositories) if _readable(found) else []
 
 
+def readings(place: Home, config: Config) -> list[dict[str, Any]]:
+    """Returns how each forge is read for what no webhook brought; nothing when the ledger cannot tell."""
+    database = located(place, config)
+    if database is None:
+        return []
+    with _opened(database) as found:
+        return found.read(_readings) if _readable(found) else []
+
+
 def _opened(database: Path | PostgresSettings) -> AbstractContextManager[Checkup]:
     return checkup.opened(database, wiring.SLICES, SystemClock())
 
@@ -158,6 +167,10 @@ def _newest(reader: Reader) -> int:
 
 def _repositories(reader: Reader) -> list[Known]:
     return [Known(**row) for row in reader.many(_Q.repositories, limit=_MOST_REPOSITORIES)]
+
+
+def _readings(reader: Reader) -> list[dict[str, Any]]:
+    return [{**row, "now": reader.now} for row in reader.many(_Q.readings)]
 
 
 def _waiting(reader: Reader) -> list[Finding]:

@@ -42,3 +42,9 @@ SELECT reason, updated_by FROM gitea_control WHERE state = 'paused' ORDER BY id 
 
 -- name: repositories :many
 SELECT state, owner, name, native_id, instance_id FROM gitea_repository ORDER BY updated_at DESC, id LIMIT :limit;
+
+-- name: readings :many
+SELECT l.instance_id, l.round_at, l.error_code,
+  (SELECT count(*) FROM gitea_watch w WHERE w.instance_id = l.instance_id) AS watched,
+  (SELECT count(*) FROM gitea_watch w WHERE w.instance_id = l.instance_id AND w.error_code IS NOT NULL) AS unread
+FROM gitea_listing l ORDER BY l.instance_id LIMIT 50;

@@ -116,6 +116,7 @@ def _set_up(home: Home, given: Given, webhook_secret: str, told: _Told, *, force
         "gitea.webhook_secret_ref": f"file:{file}",
         "gitea.language": given.language,
         "web.port": given.port,
+        "web.public_url": given.public_url.rstrip("/"),
     }
     changed = files.configuration(home, chosen, force=force)
     told.step("configuration", f"{home.config_file}{'' if changed else ' (as it was)'}", file=str(home.config_file))

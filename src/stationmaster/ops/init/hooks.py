@@ -17,6 +17,7 @@ from stationmaster.errors import Denied, NotFound, Unavailable
 from stationmaster.ops.init.given import Given
 
 EVENTS = ("issue_comment", "pull_request_comment", "issues_only", "pull_request_only", "pull_request_review")
+_SITE = "/admin/hooks"
 _TIMEOUT_S = 30.0
 _PAGE = 50
 _MOST_PAGES = 20
@@ -45,7 +46,7 @@ def ensure(given: Given, secret: str, *, fresh: bool) -> list[Made]:
 def _places(given: Given) -> list[tuple[str, str]]:
     places = [(repo, f"/repos/{'/'.join(map(quote, repo.split('/')))}/hooks") for repo in given.repos]
     places += [(org, f"/orgs/{quote(org, safe='')}/hooks") for org in given.orgs]
-    return [*places, ("the whole forge", "/admin/hooks")] if given.everywhere else places
+    return [*places, ("the whole forge", _SITE)] if given.everywhere else places
 
 
 def _one(http: httpx.Client, place: str, path: str, given: Given, secret: str, *, fresh: bool) -> Made:
@@ -66,6 +67,9 @@ def _one(http: httpx.Client, place: str, path: str, given: Given, secret: str, *
 
 def _create(http: httpx.Client, place: str, path: str, given: Given, secret: str, known: set[int]) -> int:
     config = {"url": given.hook_url, "content_type": "json", "secret": secret}
+    if path == _SITE:
+        # Otherwise it would be a pattern for repositories to come, and hear of nothing itself.
+        config["is_system_webhook"] = "true"
     content = {"type": "gitea", "active": True, "events": list(EVENTS), "config": config}
     try:
         return int(_call(http, place, "POST", path, content)["id"])

@@ -15,6 +15,8 @@ routes = Routes()
 REPO_HOOKS = f"{REPO}/hooks"
 ORG_HOOKS = "/orgs/(?P<org>[^/]+)/hooks"
 SITE_HOOKS = "/admin/hooks"
+# What stands for no repository at all.
+PATTERN = -1
 WHERE = "repo_id IS ? AND owner_id IS ?"
 
 
@@ -60,6 +62,9 @@ def create_hook(call: Call) -> Response:
         if name not in config:
             raise ApiError(422, f"Missing config option: {name}")
     _check_config(config)
+    if (repo_id, owner_id) == (None, None) and config.get("is_system_webhook") != "true":
+        # A pattern for repositories to come: nobody hears of anything through it, and it is not listed.
+        repo_id = PATTERN
     at = now()
     hook_id = call.api.store.insert(
         "hook", repo_id=repo_id, owner_id=owner_id, url=config["url"], content_type=config["content_type"],

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.rules.tree import TESTS, short, sources
 from tools import docs, trace
+from tools.docs import ROOT
 
 DOCUMENTS = docs.documents()
 
@@ -34,3 +37,14 @@ def test_the_owner_of_a_citation_is_the_test_around_or_below_it() -> None:
     assert [trace.owner(spans, line) for line in (1, 8, 15, 20, 23, 27, 40)] == [
         "", "test_a", "test_a", "test_a", "test_b", "test_b", "",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["bugs.md", "security.md"])
+def test_tests_that_a_document_names_are_there(name: str) -> None:
+    text = (ROOT / "docs" / name).read_text(encoding="utf-8")
+    named = set(re.findall(r"tests/[\w/]+(?:\.py)?(?:::\w+)?", text))
+    assert named
+    for each in named:
+        path, _, test = each.partition("::")
+        assert (ROOT / path).exists(), each
+        assert f"def {test}(" in (ROOT / path).read_text(encoding="utf-8") if test else True, each

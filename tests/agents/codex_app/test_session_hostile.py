@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -142,21 +143,27 @@ async def test_what_a_command_plants_runs_nowhere_else(tmp_path: Path) -> None:
 
 LOOK = """
 for f in {home}/token {home}/ledger.db {codex}/auth.json {own}/auth.json {own}/config.toml; do cat $f; done
+cat {home}/workspaces/other/theirs.txt
 cat {own}/*.sqlite {own}/*.sqlite-wal; cat {own}/sessions/*/*/*/*
 cat /proc/*/environ /proc/*/cmdline | tr '\\0' '\\n'
 ls -la {home} {codex} {own}; cat /etc/shadow; env
 grep -rs "sk-made" {home} /proc/1/ /tmp
 echo planted > {own}/config.toml; echo planted > {own}/AGENTS.md; echo planted > {own}/host-bin/git
 echo planted > .git; echo planted >> {bare}/config; echo planted > {bare}/hooks/post-commit
+python3 -c "import socket; s = socket.socket(socket.AF_UNIX); s.connect('{home}/control.sock'); s.send(b'let me in')"
+echo planted > {home}/workspaces/other/theirs.txt
 echo planted > {tmp}/host/planted; echo LOOKED
 """
 
 
 def seeded(rig: Rig, spec: RunSpec) -> tuple[str, list[str]]:
     """Puts secrets where a product has them; returns the command that looks for them, and the secrets."""
-    home, secrets = rig.root / "home", [f"seeded-{name}-9f8e7d6c" for name in ("token", "database", "login")]
+    home, secrets = rig.root / "home", [f"seeded-{name}-9f8e7d6c" for name in ("token", "database", "login", "tree")]
     (home / "token").write_text(secrets[0])
     (home / "ledger.db").write_text(secrets[1])
+    other = home / "workspaces/other"
+    other.mkdir(parents=True)
+    (other / "theirs.txt").write_text(secrets[3])
     (rig.codex / "auth.json").write_text(json.dumps({"auth_mode": "apikey", "OPENAI_API_KEY": secrets[2]}))
     (rig.codex / "auth.json").chmod(0o600)
     look = LOOK.format(home=home, codex=rig.codex, own=spec.codex_home, bare=rig.bare, tmp=spec.run_temp)
@@ -187,7 +194,11 @@ async def test_no_command_sees_a_secret_and_no_key_is_written(tmp_path: Path, wa
     rig = Rig(tmp_path)
     spec = rig.spec() if way == "login file" else rig.spec(api_key=Secret("file:/key", lambda: KEY))
     look, secrets = seeded(rig, spec)
-    with ResponsesModel(scenario("^go", {"shell": look}, "Found: ${last_output}")) as model:
+    control = socket.socket(socket.AF_UNIX)
+    control.bind(str(rig.root / "home/control.sock"))
+    control.listen()
+    control.setblocking(False)
+    with control, ResponsesModel(scenario("^go", {"shell": look}, "Found: ${last_output}")) as model:
         settings = configured(rig, way, model.base_url)
         async with rig.run(settings, spec) as run:
             shown = command_lines()
@@ -196,6 +207,8 @@ async def test_no_command_sees_a_secret_and_no_key_is_written(tmp_path: Path, wa
             bodies = json.dumps([request["body"] for request in model.requests])
             headers = json.dumps([request["headers"] for request in model.requests])
             kept = [str(path) for path, data in written(tmp_path) if KEY.encode() in data]
+        with pytest.raises(BlockingIOError):
+            control.accept()  # nobody came to the door
     assert isinstance(end, TurnCompleted)
     assert "LOOKED" in bodies
     assert [secret for secret in (*secrets, KEY) if secret in bodies] == []

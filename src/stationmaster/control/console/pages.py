@@ -139,7 +139,7 @@ async def limits(frame: Frame, *, problem: str | None = None, status: int = 200)
         problem=problem,
         holds=[{**row, "message": codes.text(row["reason"], frame.language)} for row in kept.body["holds"]],
         following=kept.body["nextCursor"],
-        used=used.body,
+        used={"limitsOfOthers": {}, **used.body},
         pulse=await site.port.read(reads.pulse, ""),
     )
 

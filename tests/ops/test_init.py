@@ -6,7 +6,6 @@ import json
 import os
 import stat
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ import pytest
 from stationmaster.ops.demo.product import Product
 from stationmaster.ops.init.hooks import EVENTS
 from stationmaster.standins.forge import Forge
+from tests import warm
 
 REPO = "acme/widgets"
 
@@ -38,11 +38,7 @@ class Site:
     def init(self, *words: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
         given = ["--forge-url", self.forge.url, "--bot", "codebot", "--token-file", str(self.bot)]
         given += ["--public-url", self.public, "--port", str(self.port), *words]
-        command = [sys.executable, "-m", "stationmaster.ops.main", "--home", str(self.home), "init", *given]
-        return subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=60,
-            env={**os.environ, **(env or {})},
-        )  # fmt: skip
+        return warm.run(["--home", str(self.home), "init", *given], {**os.environ, **(env or {})}, timeout=60)
 
     def done(self, *words: str) -> dict[str, Any]:
         done = self.init("--json", *words)
@@ -178,8 +174,7 @@ def test_what_cannot_be_is_one_sentence(site: Site, words: list[str], code: int,
 
 
 def test_everything_that_is_missing_is_named_at_once(site: Site) -> None:
-    command = [sys.executable, "-m", "stationmaster.ops.main", "--home", str(site.home), "init"]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    done = warm.run(["--home", str(site.home), "init"], dict(os.environ), timeout=60)
     assert done.returncode == 2
     assert "--forge-url, --bot, --token-file, --public-url are needed" in done.stderr
 

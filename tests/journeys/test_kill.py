@@ -33,6 +33,8 @@ _OPERATORS = {"backup.before_rename", "operate.accepted", "unblock.looked"}
 _FOUND = {"catchup.admitted"}
 # What only some settings lead through; tests/journeys/test_kill_beside.py kills it there.
 _BESIDE = {"live.edited", "steering.said"}
+# What comes before the product runs at all; tests/ops/test_init.py kills it there.
+_SET_UP = {"init.files_written", "init.hook_made", "init.secrets_written"}
 _LATER = {
     "prepare.fetch.intended",
     "prepare.fetch.done",
@@ -57,7 +59,7 @@ def _first_tasks() -> Iterator[str]:
     for point in fault_points():
         if point in _COMMITS:
             yield from (f"{point}:{nth}" for nth in _COMMITS[point])
-        elif point not in _OPERATORS | _FOUND | _BESIDE | _LATER | _FALLBACK | set(_TWICE):
+        elif point not in _OPERATORS | _FOUND | _BESIDE | _SET_UP | _LATER | _FALLBACK | set(_TWICE):
             yield point
     yield from (f"{point}:2" for point in _AGAIN)
 

@@ -311,9 +311,9 @@ async def test_each_forge_is_looked_at_and_named(world: World, tmp_path: Path) -
     # The ledger's only repository is the first forge's.
     assert "No enabled repository" in one(forge.permissions(here.home, here.config, "lab"), "permission")
     names = [check.name for check in checks._checks(here.home, here.config, spend=False)]
-    assert names[-8:] == [
-        *("forge", "token", "gitea-mcp", "permission"),
-        *("forge of lab", "token of lab", "gitea-mcp of lab", "permission of lab"),
+    assert names[-10:] == [
+        *("forge", "token", "webhook", "gitea-mcp", "permission"),
+        *("forge of lab", "token of lab", "webhook of lab", "gitea-mcp of lab", "permission of lab"),
     ]
     said = [
         line

@@ -57,6 +57,8 @@ def old(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
         return
     settings = request.getfixturevalue("postgres").settings(schema="stationmaster")
     with psycopg.connect(settings.owner_dsn, autocommit=True) as connection:
+        # Another test of this server may have left the schema that the product uses by default.
+        connection.execute("DROP SCHEMA IF EXISTS stationmaster CASCADE")
         connection.execute(_text("postgres").encode())
     yield settings
     with psycopg.connect(settings.owner_dsn, autocommit=True) as connection:

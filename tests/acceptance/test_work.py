@@ -192,7 +192,7 @@ def committed(alive: Life, task: Task, path: str = "README.md") -> str:
 
 
 async def test_a_question_after_half_the_work_leaves_it_committed(world: World) -> None:
-    # the agent makes a repository of its own inside; a person commits on the task branch meanwhile
+    # GW-R-204; the agent makes a repository of its own inside; a person commits on the task branch meanwhile
     half = rule(
         "please",
         [{"patch": PATCH}],
@@ -235,6 +235,23 @@ async def test_tool_set_of_another_birth_replaces_the_thread(world: World) -> No
     assert [entry.data["reason"] for entry in replaced if entry.data] == ["tools_changed"]
 
 
+async def test_a_conversation_that_is_gone_is_begun_anew_and_says_so(world: World) -> None:
+    # GW-R-211, GW-R-036: Codex no longer has what it wrote of the thread
+    async with life(world, rule("please", reply("Done."), "Said.")) as alive:
+        first = await alive.until(await mention(world, "please one"))
+        old = await alive.thread(first)
+        (kept,) = alive.gear.codex.home.rglob(f"rollout-*{old}.jsonl*")
+        kept.unlink()
+        second = await alive.until(await mention(world, "please two"))
+        assert (second.state, second.attempt) == ("succeeded", 0)
+        new = await alive.thread(second)
+        assert new != old
+        third = await alive.until(await mention(world, "please three"))
+        assert await alive.thread(third) == new
+    replaced = await world.history(second, "thread.replaced")
+    assert [entry.data["reason"] for entry in replaced if entry.data] == ["session_unrecoverable"]
+
+
 def _reborn(tx: Any, session_id: str) -> None:
     session = store.session(tx, session_id)
     tx.move(SESSION, session.id, "replace_thread", rev=session.rev, thread_id=session.thread_id, tool_set="scoped-old",
@@ -260,6 +277,24 @@ async def test_ac_13_a_lost_lease_ends_the_run_without_another_word(world: World
 
 async def _idle(alive: Life) -> bool:
     return not alive.scheduler.task_ids
+
+
+async def test_a_model_that_stays_broken_fails_the_task_once_and_says_so(world: World) -> None:
+    # GW-R-212: the one retry is spent, and nobody is asked again
+    async with life(world, rule("please|partially", {"http": 503})) as alive:
+        ended = await alive.until(await mention(world, "please fix"))
+        assert (ended.state, ended.attempt, ended.error_code) == ("failed", 1, "turn_failed")
+        assert await world.lease(ended) is None
+
+
+async def test_a_clone_that_is_refused_twice_fails_the_task_without_a_turn(world: World) -> None:
+    # GW-R-195
+    world.fault("answer", status=401, match={"path": "info/refs"}, count=None)
+    async with life(world, rule("please", reply("Done."), "Said.")) as alive:
+        ended = await alive.until(await mention(world, "please fix"))
+        assert (ended.state, ended.attempt, ended.error_code) == ("failed", 1, "git_auth_failed")
+        assert await world.lease(ended) is None
+        assert await world.port.read(jobs.of_subject, ended.id) == []
 
 
 def _take_over(tx: Any, lease: Any) -> None:

@@ -70,7 +70,7 @@ def not_due(rig: Rig, task_id: str) -> None:
 
 
 OBSTACLES: dict[str, Callable[[Rig, str], None]] = {
-    "paused": lambda rig, _: rig.pause(),  # GW-R-125, GW-R-197
+    "paused": lambda rig, _: rig.pause(),  # GW-R-125
     "disabled": lambda rig, task_id: rig.switch(rig.task(task_id).repository_id, "disable"),
     "blocked": lambda rig, task_id: rig.switch(rig.task(task_id).repository_id, "block"),  # GW-R-034
     "leased": lease_held,
